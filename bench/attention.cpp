@@ -96,8 +96,8 @@ public:
     explicit Scene(const Case& what)
         : what_{what},
           layers_{what.held ? 1 : static_cast<int>((std::int64_t{512} << 20) / layer_bytes(what) + 2)},
-          memory_{CacheShape{std::vector<LayerShape>(static_cast<std::size_t>(layers_),
-                                                     {what.kv_heads, what.key_dim, what.value_dim})},
+          memory_{CacheShape{.each_layer = std::vector<LayerShape>(static_cast<std::size_t>(layers_),
+                                                                   {what.kv_heads, what.key_dim, what.value_dim})},
                   {.sequences = what.sequences,
                    .cells = static_cast<std::int32_t>(what.read_tokens()),
                    .batch = std::max(max_batch, what.tokens * what.sequences),
@@ -105,15 +105,16 @@ public:
         const std::int32_t step = what.scattered ? 16 : std::min(max_batch, what.length);
         for (std::int32_t p = 0; p < what.length; p += step)
             for (int s = 0; s < (what.shared ? 1 : what.sequences); ++s)
-                put(Tokens{Sequence{s}, Position{p}, step}).commit();
+                put(BatchBuilder{Sequence{s}, Position{p}, step}).commit();
         for (int s = 1; what.shared && s < what.sequences; ++s)
-            expect(memory_.copy_prefix({0}, {s}, what.length).has_value(), "attend: the prefix cannot be shared");
+            expect(memory_.copy_prefix(Sequence{0}, Sequence{s}, Position{what.length}).has_value(),
+                   "attend: the prefix cannot be shared");
     }
 
     auto begin() {
-        Tokens batch;
+        BatchBuilder batch;
         for (int s = 0; s < what_.sequences; ++s)
-            for (std::int32_t i = 0; i < what_.tokens; ++i) batch.add({s}, {what_.length + i});
+            for (std::int32_t i = 0; i < what_.tokens; ++i) batch.add(Sequence{s}, Position{what_.length + i});
         return put(batch);
     }
 
@@ -136,7 +137,7 @@ private:
         return what.read_tokens() * what.kv_heads * (what.key_dim + what.value_dim) * std::int64_t{sizeof(E)};
     }
 
-    auto put(const Tokens& batch) {
+    auto put(const BatchBuilder& batch) {
         auto pass = memory_.begin(batch).value();
         const std::vector<E> k(static_cast<std::size_t>(pass.tokens() * what_.kv_heads * what_.key_dim), E{0.1F});
         const std::vector<E> v(static_cast<std::size_t>(pass.tokens() * what_.kv_heads * what_.value_dim), E{0.2F});

@@ -5,8 +5,8 @@
 #include <optional>
 
 /// The bookkeeping of `defragment` after every second sequence has ended. `interleaved`: two sequences came in turn, so
-/// every second block of 64 cells is a hole. `scattered`: the same under `Placement::scattered`, so every second cell is
-/// a hole. `prompts`: 64 sequences, each stored as one prompt.
+/// every second block of 64 cells is a hole. `scattered`: the same under `Placement::scattered`, so every second cell
+/// is a hole. `prompts`: 64 sequences, each stored as one prompt.
 namespace cellar::bench {
 namespace {
 
@@ -17,10 +17,11 @@ struct BookWithHoles {
         if (scene.sequences == 2) {
             decode(book, scene.sequences, scene.tokens());
         } else {
-            for (std::int32_t s = 0; s < scene.sequences; ++s) prefill(book, {s}, {0}, scene.tokens());
+            for (std::int32_t s = 0; s < scene.sequences; ++s)
+                prefill(book, cellar::Sequence{s}, cellar::Position{0}, scene.tokens());
         }
         for (std::int32_t s = 0; s < scene.sequences; s += 2)
-            (void)book.remove({s}, {0}, to_end, detail::MovedKeys::kept).has_value();
+            (void)book.remove(cellar::Sequence{s}, cellar::Position{0}, to_end, detail::MovedKeys::kept).has_value();
     }
 
     WholeBook book;

@@ -154,7 +154,8 @@ void compare(benchmark::State& state, Ours ours, std::vector<Other> others) {
 /// A cache of 4096 bytes for each cell, all of which sequence 0 has.
 Cache<StandardV<half>> full_cache(Cell cells) {
     constexpr std::int32_t batch = 1024;
-    Cache<StandardV<half>> cache{{4, 2, 128}, {.sequences = 1, .capacity = cells, .batch = batch}};
+    Cache<StandardV<half>> cache{{.layers = 4, .kv_heads = 2, .head_dim = 128},
+                                 {.sequences = 1, .capacity = cells, .batch = batch}};
     const std::vector<half> rows(std::size_t{batch} * 2 * 128, half{0.5F});
     std::vector<std::int32_t> positions(batch);
     const std::vector<std::int32_t> sequences(batch);

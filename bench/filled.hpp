@@ -75,8 +75,8 @@ public:
     static TokenList step(const detail::CellTable& table, std::int32_t n) {
         TokenList tokens;
         for (std::int32_t s = 0; s < n; ++s) {
-            const detail::PositionRuns& runs = table.record({s}).runs;
-            tokens.add({s}, runs.empty() ? Position{0} : runs.last() + 1);
+            const detail::PositionRuns& runs = table.record(Sequence{s}).runs;
+            tokens.add(Sequence{s}, runs.empty() ? Position{0} : runs.last() + 1);
         }
         return tokens;
     }
@@ -114,7 +114,7 @@ void decode(Memory& memory, std::int32_t sequences, std::int32_t steps) {
 template <class Memory>
 void fill(Memory& memory, const Scene& scene) {
     const std::int32_t prompt = scene.sequences == 1 ? scene.tokens() : scene.tokens() / 2;
-    for (std::int32_t s = 0; s < scene.sequences; ++s) prefill(memory, {s}, {0}, prompt);
+    for (std::int32_t s = 0; s < scene.sequences; ++s) prefill(memory, Sequence{s}, Position{0}, prompt);
     decode(memory, scene.sequences, scene.tokens() - prompt);
 }
 
@@ -133,7 +133,7 @@ template <>
 inline Bookkeeping<FullCausal> empty(const Scene& scene, Positions positions) {
     CacheLimits limits = limits_of(scene);
     limits.positions = positions;
-    return Bookkeeping<FullCausal>{CacheShape{1, 1, 1}, limits};
+    return Bookkeeping<FullCausal>{CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits};
 }
 
 /// As wide as a sequence's share of the cells.
@@ -149,7 +149,8 @@ inline Bookkeeping<SlidingWindow<>> empty(const Scene& scene, Positions position
                              .batch = scene.cells - (width + (scene.sequences > 1 ? 1 : 0)) * scene.sequences,
                              .placement = scene.placement,
                              .positions = positions};
-    Bookkeeping<SlidingWindow<>> cache{CacheShape{1, 1, 1}, limits, SlidingWindow<>{width}};
+    Bookkeeping<SlidingWindow<>> cache{CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits,
+                                       SlidingWindow<>{width}};
     expect(cache.cells() == scene.cells, "the window does not fill the cache as intended");
     return cache;
 }
@@ -175,9 +176,9 @@ template <WindowPolicy Window>
 void expect_same_tokens(const detail::CellTable& table, const ScanCache<Window>& scan, const std::string& job) {
     std::int64_t owners = 0;
     for (std::int32_t s = 0; s < table.sequences(); ++s)
-        table.record({s}).runs.for_each({0}, to_end, [&](Position p, Cell cell, std::int32_t n) {
+        table.record(Sequence{s}).runs.for_each(Position{0}, to_end, [&](Position p, Cell cell, std::int32_t n) {
             for (std::int32_t i = 0; i < n; ++i)
-                expect(scan.owns({s}, cell + i, p + i), job + ": the scan has different tokens or cells");
+                expect(scan.owns(Sequence{s}, cell + i, p + i), job + ": the scan has different tokens or cells");
             owners += n;
         });
     expect(owners == scan.owners(), job + ": the scan has more tokens");

@@ -57,8 +57,9 @@ void run_steps(Variant& variant, const Scene& scene, TokenList& tokens, Stopwatc
     for (int i = 0; i < steps; ++i, tokens.advance(1)) variant.step(tokens.batch());
     watch.stop(steps);
     for (std::int32_t s = 0; s < scene.sequences; ++s) {
-        expect(variant.last().tokens({s}) == scene.tokens() + steps, "decode_step: tokens are missing");
-        expect(variant.last().remove({s}, {scene.tokens()}, to_end).has_value(), "decode_step: remove was refused");
+        expect(variant.last().tokens(cellar::Sequence{s}) == scene.tokens() + steps, "decode_step: tokens are missing");
+        expect(variant.last().remove(cellar::Sequence{s}, cellar::Position{scene.tokens()}, to_end).has_value(),
+               "decode_step: remove was refused");
     }
 }
 

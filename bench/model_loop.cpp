@@ -163,7 +163,8 @@ template <bool ReadsMask>
 class Cells {
 public:
     explicit Cells(int sequences)
-        : cache_{{layers, kv_heads, head_dim}, {.sequences = sequences, .capacity = context, .batch = sequences}},
+        : cache_{{.layers = layers, .kv_heads = kv_heads, .head_dim = head_dim},
+                 {.sequences = sequences, .capacity = context, .batch = sequences}},
           weights_(context),
           offsets_(static_cast<std::size_t>(sequences)) {
         for (std::int32_t s = 0; s < sequences; ++s) all_.push_back(s);
@@ -198,7 +199,8 @@ public:
     }
     void rewind(int length) {
         for (const std::int32_t s : all_)
-            expect(cache_.remove({s}, {length}, to_end).has_value(), "decode_model: remove was refused");
+            expect(cache_.remove(cellar::Sequence{s}, cellar::Position{length}, to_end).has_value(),
+                   "decode_model: remove was refused");
     }
 
 private:

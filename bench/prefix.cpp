@@ -38,12 +38,14 @@ List tokens_from(std::int32_t first, std::int32_t count) {
 /// A tree with a prompt of sequence 0, in so many nodes.
 struct Prompt {
     Prompt(std::int32_t count, std::int32_t nodes)
-        : memory{CacheShape{1, 1, 1}, {.sequences = 2, .cells = cells, .batch = max_batch}},
+        : memory{CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 1},
+                 {.sequences = 2, .cells = cells, .batch = max_batch}},
           tree{memory},
           list{tokens_from(0, count)} {
-        prefill(memory, {0}, {0}, count);
+        prefill(memory, cellar::Sequence{0}, Position{0}, count);
         for (std::int32_t i = 1; i <= nodes; ++i)
-            expect(tree.insert({0}, first(static_cast<std::int32_t>(std::int64_t{count} * i / nodes))).has_value(),
+            expect(tree.insert(cellar::Sequence{0}, first(static_cast<std::int32_t>(std::int64_t{count} * i / nodes)))
+                       .has_value(),
                    "prefix: insert was refused");
         expect(tree.statistics().nodes == nodes, "prefix: not as many nodes as intended");
     }
@@ -92,7 +94,7 @@ void measure_again(benchmark::State& state, std::int32_t nodes) {
     Comparison comparison{prompt.list};
     measure(state, [&](Stopwatch& watch) {
         watch.start();
-        const bool inserted = prompt.tree.insert({0}, prompt.list).has_value();
+        const bool inserted = prompt.tree.insert(cellar::Sequence{0}, prompt.list).has_value();
         watch.stop();
         expect(inserted && prompt.tree.statistics().nodes == nodes, "prefix_again: insert was refused");
         comparison.run();
@@ -107,7 +109,7 @@ void measure_insert(benchmark::State& state, std::int32_t nodes, std::int32_t kn
     for (std::int32_t i = 1; i <= nodes; ++i) {
         const auto end = static_cast<std::int32_t>(std::int64_t{known} * i / nodes);
         const bool more = divides && i == nodes;
-        expect(prompt.tree.insert({0}, prompt.first(more ? prompt_tokens : end)).has_value(),
+        expect(prompt.tree.insert(cellar::Sequence{0}, prompt.first(more ? prompt_tokens : end)).has_value(),
                "prefix_insert: insert was refused");
     }
     List list = prompt.list;
@@ -117,13 +119,14 @@ void measure_insert(benchmark::State& state, std::int32_t nodes, std::int32_t kn
         std::copy(others.begin() + known, others.end(), list.begin() + known);
         watch.start();
         const PrefixMatch match = prompt.tree.match(list);
-        const bool inserted = prompt.tree.insert({0}, list).has_value();
+        const bool inserted = prompt.tree.insert(cellar::Sequence{0}, list).has_value();
         watch.stop();
         expect(inserted && match.verified == known, "prefix_insert: insert was refused");
         comparison.run();
         if (divides) {
             prompt.tree.clear();
-            expect(prompt.tree.insert({0}, prompt.list).has_value(), "prefix_insert: insert was refused");
+            expect(prompt.tree.insert(cellar::Sequence{0}, prompt.list).has_value(),
+                   "prefix_insert: insert was refused");
         } else {
             const auto back = prompt.tree.pin(prompt.first(known));
             expect(prompt.tree.evict(), "prefix_insert: nothing to evict");
@@ -136,16 +139,19 @@ void measure_attach(benchmark::State& state, std::int32_t nodes) {
     Prompt prompt{attached_tokens, nodes};
     Stopwatch copies;
     const auto leave = [&] {
-        expect(prompt.memory.next({1}) == Position{attached_tokens} && prompt.memory.remove({1}, {0}, to_end),
+        expect(prompt.memory.next(cellar::Sequence{1}) == Position{attached_tokens}
+                   && prompt.memory.remove(cellar::Sequence{1}, Position{0}, to_end),
                "prefix_attach: the tokens are not there");
     };
     measure(state, [&](Stopwatch& watch) {
         watch.start();
-        prompt.tree.attach({1}, prompt.list);
+        prompt.tree.attach(cellar::Sequence{1}, prompt.list);
         watch.stop();
         leave();
         copies.start();
-        expect(prompt.memory.copy_prefix({0}, {1}, attached_tokens).has_value(), "prefix_attach: copy was refused");
+        expect(
+            prompt.memory.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, Position{attached_tokens}).has_value(),
+            "prefix_attach: copy was refused");
         copies.stop();
         leave();
     });
@@ -179,12 +185,13 @@ public:
                 prompts[user] = chat.size();
             }
             say(chat, 10 + below(200));
-            tree.attach({0}, chat);
+            tree.attach(cellar::Sequence{0}, chat);
             compute(tree, std::span{chat}.first(prompts[user]));
             compute(tree, chat);
             say(chat, 20 + below(300)); // the answer
             compute(tree, chat);
-            expect(memory.remove({0}, {0}, to_end).has_value(), "prefix_chats: remove was refused");
+            expect(memory.remove(cellar::Sequence{0}, Position{0}, to_end).has_value(),
+                   "prefix_chats: remove was refused");
         }
         const PrefixStatistics statistics = tree.statistics();
         return 100.0 * static_cast<double>(statistics.tokens_attached) / static_cast<double>(statistics.tokens_asked);
@@ -193,13 +200,15 @@ public:
 private:
     static void compute(PrefixTree<States>& tree, std::span<const std::int32_t> tokens) {
         const auto end = static_cast<std::int32_t>(tokens.size());
-        for (Position at = tree.memory().next({0}); at.value < end; at = tree.memory().next({0})) {
-            auto pass = tree.begin(TokenList::prompt({0}, at, std::min(max_batch, end - at.value)).batch());
+        for (Position at = tree.memory().next(cellar::Sequence{0}); at.value < end;
+             at = tree.memory().next(cellar::Sequence{0})) {
+            auto pass =
+                tree.begin(TokenList::prompt(cellar::Sequence{0}, at, std::min(max_batch, end - at.value)).batch());
             for (const MicroBatch& micro_batch : pass->micro_batches()) pass->mark_written(0, micro_batch);
             pass->commit();
         }
-        if (tree.memory().next({0}) == Position{end})
-            expect(tree.insert({0}, tokens).has_value(), "prefix_chats: insert was refused");
+        if (tree.memory().next(cellar::Sequence{0}) == Position{end})
+            expect(tree.insert(cellar::Sequence{0}, tokens).has_value(), "prefix_chats: insert was refused");
     }
 };
 

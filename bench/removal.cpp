@@ -30,10 +30,11 @@ struct FilledBook {
 void measure_tail(benchmark::State& state, const Scene& scene) {
     FilledBook filled{scene};
     WholeBook& book = filled.book;
-    const TokenList last = TokenList::prompt({0}, {scene.tokens() - 1}, 1);
+    const TokenList last = TokenList::prompt(cellar::Sequence{0}, Position{scene.tokens() - 1}, 1);
     measure(state, [&](Stopwatch& watch) {
         watch.start();
-        (void)book.remove({0}, {scene.tokens() - 1}, to_end, detail::MovedKeys::kept).has_value();
+        (void)book.remove(cellar::Sequence{0}, Position{scene.tokens() - 1}, to_end, detail::MovedKeys::kept)
+            .has_value();
         watch.stop();
         store(book, last.batch());
     });
@@ -43,10 +44,10 @@ void measure_tail_by_scan(benchmark::State& state, const Scene& scene) {
     const FilledBook filled{scene};
     const WholeBook& book = filled.book;
     ScanCache<FullCausal> scan{table_of(book), FullCausal{}};
-    const TokenList last = TokenList::prompt({0}, {scene.tokens() - 1}, 1);
+    const TokenList last = TokenList::prompt(cellar::Sequence{0}, Position{scene.tokens() - 1}, 1);
     measure(state, [&](Stopwatch& watch) {
         watch.start();
-        scan.remove({0}, {scene.tokens() - 1}, to_end);
+        scan.remove(cellar::Sequence{0}, Position{scene.tokens() - 1}, to_end);
         watch.stop();
         scan.begin(last.batch(), Search::from_first);
     });
@@ -54,7 +55,7 @@ void measure_tail_by_scan(benchmark::State& state, const Scene& scene) {
 }
 
 Position half_of(const Scene& scene) {
-    return {head + (scene.tokens() - head) / 2};
+    return Position{head + (scene.tokens() - head) / 2};
 }
 
 void measure_shift(benchmark::State& state, const Scene& scene) {
@@ -62,7 +63,7 @@ void measure_shift(benchmark::State& state, const Scene& scene) {
         FilledBook filled{scene};
         WholeBook& book = filled.book;
         watch.start();
-        (void)book.remove({0}, {head}, half_of(scene), detail::MovedKeys::rotated).has_value();
+        (void)book.remove(cellar::Sequence{0}, Position{head}, half_of(scene), detail::MovedKeys::rotated).has_value();
         watch.stop();
     });
 }
@@ -71,11 +72,11 @@ void measure_shift_by_scan(benchmark::State& state, const Scene& scene) {
     FilledBook whole{scene};
     WholeBook& book = whole.book;
     const ScanCache<FullCausal> filled{table_of(book), FullCausal{}};
-    (void)book.remove({0}, {head}, half_of(scene), detail::MovedKeys::rotated).has_value();
+    (void)book.remove(cellar::Sequence{0}, Position{head}, half_of(scene), detail::MovedKeys::rotated).has_value();
     measure(state, [&](Stopwatch& watch) {
         ScanCache<FullCausal> scan = filled;
         watch.start();
-        scan.remove({0}, {head}, half_of(scene));
+        scan.remove(cellar::Sequence{0}, Position{head}, half_of(scene));
         watch.stop();
         expect_same_tokens(table_of(book), scan, "remove_shift");
     });
@@ -87,25 +88,25 @@ constexpr int dim = 128;
 
 void measure_rotation(benchmark::State& state, const Scene& scene) {
     using RotatedCache = Cache<StandardV<half>, FullCausal, RopeShift<Neox>>;
-    RotatedCache cache{CacheShape{1, heads, dim, 0}, limits_of(scene), FullCausal{},
-                       RopeShift<Neox>{rope_frequencies(dim, 10000)}};
+    RotatedCache cache{CacheShape{.layers = 1, .kv_heads = heads, .head_dim = dim, .value_dim = 0}, limits_of(scene),
+                       FullCausal{}, RopeShift<Neox>{rope_frequencies(dim, 10000)}};
     std::vector<float> keys(std::size_t{max_batch} * heads * dim);
     for (std::size_t i = 0; i < keys.size(); ++i) keys[i] = std::sin(static_cast<float>(i));
     const std::int32_t tokens = scene.tokens() / max_batch * max_batch;
     const auto store_keys = [&](Position from) {
         for (Position p = from; p.value < tokens; p = p + max_batch) {
             const std::int32_t n = std::min(max_batch, tokens - p.value);
-            auto pass = cache.begin(TokenList::prompt({0}, p, n).batch());
+            auto pass = cache.begin(TokenList::prompt(cellar::Sequence{0}, p, n).batch());
             pass->put(0, contiguous_view(keys.data(), n, heads, dim), StridedView<const float, 3>{});
             pass->commit();
         }
     };
-    store_keys({0});
+    store_keys(Position{0});
     measure(state, [&](Stopwatch& watch) {
         watch.start();
-        (void)cache.remove({0}, {head}, half_of(scene)).has_value();
+        (void)cache.remove(cellar::Sequence{0}, Position{head}, half_of(scene)).has_value();
         watch.stop();
-        store_keys(table_of(cache).record({0}).runs.last() + 1);
+        store_keys(table_of(cache).record(cellar::Sequence{0}).runs.last() + 1);
     });
 }
 

@@ -29,8 +29,8 @@ public:
     ScanCache(const detail::CellTable& table, const Window& window)
         : window_{window}, cells_(static_cast<std::size_t>(table.cells())), ranges_(64), newest_(64) {
         for (std::int32_t s = 0; s < table.sequences(); ++s)
-            table.record({s}).runs.for_each({0}, to_end, [&](Position p, Cell cell, std::int32_t n) {
-                for (std::int32_t i = 0; i < n; ++i) enter({s}, p + i, cell + i);
+            table.record(Sequence{s}).runs.for_each(Position{0}, to_end, [&](Position p, Cell cell, std::int32_t n) {
+                for (std::int32_t i = 0; i < n; ++i) enter(Sequence{s}, p + i, cell + i);
             });
     }
 

@@ -30,10 +30,10 @@ void measure_cellar(benchmark::State& state, const Scene& scene, bool copies) {
     Fork fork{scene};
     measure(state, [&](Stopwatch& watch) {
         if (copies) watch.start();
-        fork.book.copy_prefix({0}, fork.target, scene.tokens());
+        fork.book.copy_prefix(Sequence{0}, fork.target, Position{scene.tokens()});
         if (copies) watch.stop();
         if (!copies) watch.start();
-        (void)fork.book.remove(fork.target, {0}, to_end, detail::MovedKeys::kept).has_value();
+        (void)fork.book.remove(fork.target, Position{0}, to_end, detail::MovedKeys::kept).has_value();
         if (!copies) watch.stop();
     });
 }
@@ -41,15 +41,15 @@ void measure_cellar(benchmark::State& state, const Scene& scene, bool copies) {
 void measure_scan(benchmark::State& state, const Scene& scene, bool copies) {
     Fork fork{scene};
     ScanCache<FullCausal> scan{table_of(fork.book), FullCausal{}};
-    scan.copy_prefix({0}, fork.target, scene.tokens());
-    fork.book.copy_prefix({0}, fork.target, scene.tokens());
+    scan.copy_prefix(Sequence{0}, fork.target, Position{scene.tokens()});
+    fork.book.copy_prefix(Sequence{0}, fork.target, Position{scene.tokens()});
     expect_same_tokens(table_of(fork.book), scan, "copy_prefix");
     measure(state, [&](Stopwatch& watch) {
         if (copies) watch.start();
-        scan.copy_prefix({0}, fork.target, scene.tokens());
+        scan.copy_prefix(Sequence{0}, fork.target, Position{scene.tokens()});
         if (copies) watch.stop();
         if (!copies) watch.start();
-        scan.remove(fork.target, {0}, to_end);
+        scan.remove(fork.target, Position{0}, to_end);
         if (!copies) watch.stop();
     });
 }
@@ -60,11 +60,11 @@ constexpr std::int32_t questions = 64;
 template <WindowPolicy Window>
 void measure_resume(benchmark::State& state, const Scene& scene) {
     const Bookkeeping<Window> cache = filled<Window>(scene);
-    const Position end = table_of(cache).record({0}).runs.last() + 1;
+    const Position end = table_of(cache).record(Sequence{0}).runs.last() + 1;
     measure(state, [&](Stopwatch& watch) {
         int yes = 0;
         watch.start();
-        for (std::int32_t i = 0; i < questions; ++i) yes += cache.can_resume({0}, end - i) ? 1 : 0;
+        for (std::int32_t i = 0; i < questions; ++i) yes += cache.can_resume(Sequence{0}, end - i) ? 1 : 0;
         benchmark::DoNotOptimize(yes);
         watch.stop(questions);
     });
@@ -74,13 +74,13 @@ template <WindowPolicy Window>
 void measure_resume_by_scan(benchmark::State& state, const Scene& scene) {
     const Bookkeeping<Window> cache = filled<Window>(scene);
     const ScanCache<Window> scan{table_of(cache), cache.window()};
-    const Position end = table_of(cache).record({0}).runs.last() + 1;
+    const Position end = table_of(cache).record(Sequence{0}).runs.last() + 1;
     for (std::int32_t i = 0; i < questions; ++i)
-        expect(scan.can_resume({0}, end - i) == cache.can_resume({0}, end - i),
+        expect(scan.can_resume(Sequence{0}, end - i) == cache.can_resume(Sequence{0}, end - i),
                "can_resume: the scan gives another answer");
     measure(state, [&](Stopwatch& watch) {
         watch.start();
-        benchmark::DoNotOptimize(scan.can_resume({0}, end));
+        benchmark::DoNotOptimize(scan.can_resume(Sequence{0}, end));
         watch.stop();
     });
 }

@@ -28,7 +28,7 @@ StateShape mamba_shape() {
 // A pass with the next token of each of n sequences. It writes no states, because their contents do not matter here.
 void step(Mamba& memory, std::int32_t n) {
     TokenList tokens;
-    for (std::int32_t s = 0; s < n; ++s) tokens.add({s}, memory.next({s}));
+    for (std::int32_t s = 0; s < n; ++s) tokens.add(cellar::Sequence{s}, memory.next(cellar::Sequence{s}));
     auto pass = memory.begin(tokens.batch());
     for (int layer = 0; layer < layers; ++layer)
         for (const MicroBatch& micro_batch : pass->micro_batches()) pass->mark_written(layer, micro_batch);
@@ -38,7 +38,7 @@ void step(Mamba& memory, std::int32_t n) {
 void measure_begin(benchmark::State& state, std::int32_t sequences) {
     RecurrentMemory<States<Conv>> memory{StateShape{1, {{1, 1}}}, {.sequences = sequences, .batch = sequences}};
     TokenList tokens;
-    for (std::int32_t s = 0; s < sequences; ++s) tokens.add({s}, {0});
+    for (std::int32_t s = 0; s < sequences; ++s) tokens.add(cellar::Sequence{s}, Position{0});
     measure(state, [&](Stopwatch& watch) {
         watch.start();
         auto pass = memory.begin(tokens.batch());
@@ -54,7 +54,7 @@ void measure_get_put(benchmark::State& state) {
     step(memory, 1);
     measure(state, [&](Stopwatch& watch) {
         TokenList tokens;
-        tokens.add({0}, memory.next({0}));
+        tokens.add(cellar::Sequence{0}, memory.next(cellar::Sequence{0}));
         auto pass = memory.begin(tokens.batch());
         watch.start();
         for (int layer = 0; layer < layers; ++layer) {
@@ -72,7 +72,7 @@ void measure_checkpoint(benchmark::State& state) {
     step(memory, 1);
     measure(state, [&](Stopwatch& watch) {
         watch.start();
-        static_cast<void>(memory.checkpoint({0}));
+        static_cast<void>(memory.checkpoint(cellar::Sequence{0}));
         step(memory, 1);
         watch.stop();
     });
@@ -83,11 +83,11 @@ void measure_rollback(benchmark::State& state, std::int32_t tokens) {
     for (int i = 0; i < 2; ++i) step(memory, 1);
     measure(state, [&](Stopwatch& watch) {
         for (std::int32_t i = 0; i < tokens; ++i) step(memory, 1);
-        const Position back = memory.next({0}) - tokens;
+        const Position back = memory.next(cellar::Sequence{0}) - tokens;
         watch.start();
-        const bool done = memory.remove({0}, back, to_end).has_value();
+        const bool done = memory.remove(cellar::Sequence{0}, back, to_end).has_value();
         watch.stop();
-        expect(done && memory.next({0}) == back, "states_rollback: remove was refused");
+        expect(done && memory.next(cellar::Sequence{0}) == back, "states_rollback: remove was refused");
     });
 }
 

@@ -48,8 +48,9 @@ private:
     void rewind() {
         if constexpr (std::same_as<Window, FullCausal>)
             for (std::int32_t s = 0; s < scene_.sequences; ++s)
-                (void)cache.remove({s}, {scene_.tokens()}, to_end).has_value();
-        tokens_ = prompt_ != 0 ? TokenList::prompt({0}, table_of(cache).record({0}).runs.last() + 1, prompt_)
+                (void)cache.remove(cellar::Sequence{s}, cellar::Position{scene_.tokens()}, to_end).has_value();
+        tokens_ = prompt_ != 0 ? TokenList::prompt(cellar::Sequence{0},
+                                                   table_of(cache).record(cellar::Sequence{0}).runs.last() + 1, prompt_)
                                : TokenList::step(table_of(cache), scene_.sequences);
     }
 

@@ -47,7 +47,7 @@ int main() {
                                  cellar::SlidingWindow<4096>,      // which tokens a token sees
                                  cellar::RopeShift<cellar::Neox>>; // how a key changes with its position
 
-    Memory memory{{layers, heads, dim}, // allocates all memory
+    Memory memory{{.layers = layers, .kv_heads = heads, .head_dim = dim}, // allocates all memory
                   {.sequences = 8, .capacity = 32768, .batch = 512},
                   cellar::SlidingWindow<4096>{},
                   cellar::RopeShift<cellar::Neox>{cellar::rope_frequencies(dim)}};
@@ -55,7 +55,7 @@ int main() {
     const cellar::Sequence alice{0};
     const cellar::Sequence bob{1};
     const int tokens = 5;
-    auto pass = memory.begin(cellar::Tokens{alice, memory.next(alice), tokens}); // the next five of this sequence
+    auto pass = memory.begin(cellar::BatchBuilder{alice, memory.next(alice), tokens}); // the next five of this sequence
     if (!pass) return 1; // refused, for example Reason::full: nothing has changed
 
     std::vector<float> out(tokens * heads * dim); // [tokens, heads, dim]
@@ -66,8 +66,10 @@ int main() {
     }
     pass->commit(); // a pass that is not committed changes nothing
 
-    const auto shared = memory.copy_prefix(alice, bob, 4); // shares the first four tokens; no data moves
-    const auto removed = memory.remove(bob, {1}, {3});     // removes two of them; the last one moves to 1
+    const auto shared =
+        memory.copy_prefix(alice, bob, cellar::Position{4}); // shares the first four tokens; no data moves
+    const auto removed =
+        memory.remove(bob, cellar::Position{1}, cellar::Position{3}); // removes two of them; the last one moves to 1
     // [/readme]
 
     bool good = check(std::all_of(out.begin(), out.end(), [](float x) { return std::isfinite(x) && x != 0; }),

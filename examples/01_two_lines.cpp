@@ -14,7 +14,7 @@ int main() {
 
     // [cache]
     using Memory = cellar::Cache<>; // float elements, full causal attention, host memory
-    Memory memory{{layers, heads, dim}, {.capacity = 16, .batch = 4}};
+    Memory memory{{.layers = layers, .kv_heads = heads, .head_dim = dim}, {.capacity = 16, .batch = 4}};
     // [/cache]
 
     // [prompt]
@@ -22,8 +22,9 @@ int main() {
     const std::vector<float> k(3 * heads * dim, 1.0F); // from your model: [tokens, heads, dim]
     const std::vector<float> v(3 * heads * dim, 2.0F);
 
-    auto pass = memory.begin(cellar::Tokens{text, {0}, 3}); // three tokens, at positions 0, 1 and 2
-    expect(pass.has_value());                               // else pass.error() has the reason
+    auto pass =
+        memory.begin(cellar::BatchBuilder{text, cellar::Position{0}, 3}); // three tokens, at positions 0, 1 and 2
+    expect(pass.has_value());                                             // else pass.error() has the reason
     pass->put(0, k, v);
     const auto keys = pass->keys(0); // [history, heads, dim]
     const auto values = pass->values(0);
@@ -40,7 +41,7 @@ int main() {
     // [/visible]
 
     // [next]
-    auto next = memory.begin(cellar::Tokens{text, memory.next(text)}); // one token, at position 3
+    auto next = memory.begin(cellar::BatchBuilder{text, memory.next(text)}); // one token, at position 3
     expect(next.has_value());
     next->put(0, std::vector<float>(heads * dim, 5.0F), std::vector<float>(heads * dim, 6.0F));
     expect(next->keys(0).extent(0) == 4); // the history: the prompt and the new token
@@ -51,7 +52,7 @@ int main() {
 
     // [dropped]
     {
-        auto dropped = memory.begin(cellar::Tokens{text, memory.next(text)});
+        auto dropped = memory.begin(cellar::BatchBuilder{text, memory.next(text)});
         expect(dropped.has_value());
     } // not committed: nothing has changed
     expect(memory.tokens(text) == 4);

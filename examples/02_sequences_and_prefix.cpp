@@ -21,15 +21,16 @@ void feed(Memory& memory, const cellar::Batch& batch, const std::vector<float>& 
 
 int main() {
     // [cache]
-    cellar::Cache<> memory{{1, 1, 1}, {.sequences = 3, .capacity = 16, .batch = 8}};
+    cellar::Cache<> memory{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 3, .capacity = 16, .batch = 8}};
     const cellar::Sequence alice{0};
     const cellar::Sequence bob{1};
     // [/cache]
 
     // [share]
-    feed(memory, cellar::Tokens{alice, {0}, 4}, {10, 11, 12, 13});
+    feed(memory, cellar::BatchBuilder{alice, cellar::Position{0}, 4}, {10, 11, 12, 13});
 
-    expect(memory.copy_prefix(alice, bob, 3).has_value()); // bob shares the first three tokens; no data moves
+    expect(memory.copy_prefix(alice, bob, cellar::Position{3})
+               .has_value()); // bob shares the first three tokens; no data moves
     expect(memory.tokens(bob) == 3);
     expect(memory.statistics().shared == 3);
     expect(memory.statistics().cells - memory.statistics().free == 4); // not seven
@@ -37,7 +38,7 @@ int main() {
 
     // [batch]
     // A pass may mix sequences. Each token continues its own sequence.
-    auto pass = memory.begin(cellar::Tokens{}.add(alice, memory.next(alice)).add(bob, memory.next(bob)));
+    auto pass = memory.begin(cellar::BatchBuilder{}.add(alice, memory.next(alice)).add(bob, memory.next(bob)));
     expect(pass.has_value());
     pass->put(0, std::vector<float>{14, 23}, std::vector<float>{14, 23});
     const auto keys = pass->keys(0);

@@ -12,7 +12,7 @@ namespace {
 template <class Memory>
 void feed(Memory& memory, int n) {
     for (int position = 0; position < n; ++position) {
-        auto pass = memory.begin(cellar::Tokens{{0}, {position}});
+        auto pass = memory.begin(cellar::BatchBuilder{cellar::Sequence{0}, cellar::Position{position}});
         expect(pass.has_value());
         pass->put(0, std::vector<float>{1}, std::vector<float>{1});
         pass->commit();
@@ -22,7 +22,7 @@ void feed(Memory& memory, int n) {
 } // namespace
 
 int main() {
-    const cellar::CacheShape shape{1, 1, 1};
+    const cellar::CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = 1};
     const cellar::CacheLimits limits{.capacity = 1000};
     const cellar::Sequence text{0};
 
@@ -35,18 +35,19 @@ int main() {
     // [/window]
 
     // [resume]
-    expect(memory.can_resume(text, {500}));  // sees 498 and 499, and itself
-    expect(memory.can_resume(text, {499}));  // sees 497 and 498: the last token can be replaced
-    expect(!memory.can_resume(text, {498})); // would see 496, which is forgotten
+    expect(memory.can_resume(text, cellar::Position{500}));  // sees 498 and 499, and itself
+    expect(memory.can_resume(text, cellar::Position{499}));  // sees 497 and 498: the last token can be replaced
+    expect(!memory.can_resume(text, cellar::Position{498})); // would see 496, which is forgotten
     // [/resume]
 
     // [options]
-    // Retention keeps tokens older than the window, so that the text can resume further back. Sinks are never forgotten.
+    // Retention keeps tokens older than the window, so that the text can resume further back. Sinks are never
+    // forgotten.
     using Window = cellar::SlidingWindow<>; // width at run time
     cellar::Cache<cellar::StandardV<float>, Window> more{shape, limits, Window{3, {.retention = 10, .sinks = 2}}};
     feed(more, 500);
     expect(more.tokens(text) == 2 + 10);
-    expect(more.can_resume(text, {492}) && !more.can_resume(text, {491}));
+    expect(more.can_resume(text, cellar::Position{492}) && !more.can_resume(text, cellar::Position{491}));
     expect(more.range(text)->first.value == 0);
     // [/options]
 }

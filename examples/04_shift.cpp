@@ -10,7 +10,7 @@
 int main() {
     const cellar::Sequence text{0};
     const cellar::CacheLimits limits{.capacity = 8, .batch = 5};
-    const cellar::CacheShape shape{1, 1, 2};
+    const cellar::CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = 2};
 
     // [keys]
     // A head of two elements is one rotary pair. Every key is (1, 0), rotated by position * frequency.
@@ -26,17 +26,17 @@ int main() {
     using Shift = cellar::RopeShift<cellar::Neox>;
     cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, Shift> memory{shape, limits, cellar::FullCausal{},
                                                                               Shift{{frequency}}};
-    auto pass = memory.begin(cellar::Tokens{text, {0}, 5});
+    auto pass = memory.begin(cellar::BatchBuilder{text, cellar::Position{0}, 5});
     expect(pass.has_value());
     pass->put(0, k, k);
     pass->commit();
 
-    expect(memory.remove(text, {1}, {3}).has_value()); // positions 1 and 2
-    expect(memory.tokens(text) == 3);                  // 0, and the former 3 and 4 at 1 and 2
+    expect(memory.remove(text, cellar::Position{1}, cellar::Position{3}).has_value()); // positions 1 and 2
+    expect(memory.tokens(text) == 3); // 0, and the former 3 and 4 at 1 and 2
     // [/remove]
 
     // [rotated]
-    auto next = memory.begin(cellar::Tokens{text, memory.next(text)}); // at position 3
+    auto next = memory.begin(cellar::BatchBuilder{text, memory.next(text)}); // at position 3
     expect(next.has_value());
     next->put(0, std::vector<float>{1, 0}, std::vector<float>{1, 0});
     const auto keys = next->keys(0); // the fifth token is still in cell 4, but at position 2
@@ -46,12 +46,12 @@ int main() {
 
     // [refusal]
     cellar::Cache<> fixed{shape, limits}; // DisabledShift: positions cannot change
-    auto other = fixed.begin(cellar::Tokens{text, {0}, 5});
+    auto other = fixed.begin(cellar::BatchBuilder{text, cellar::Position{0}, 5});
     expect(other.has_value());
     other->put(0, k, k);
     other->commit();
-    expect(fixed.remove(text, {1}, {3}).error() == cellar::Reason::cannot_shift);
-    expect(fixed.tokens(text) == 5);                             // nothing has changed
-    expect(fixed.remove(text, {3}, cellar::to_end).has_value()); // the end can always be removed
+    expect(fixed.remove(text, cellar::Position{1}, cellar::Position{3}).error() == cellar::Reason::cannot_shift);
+    expect(fixed.tokens(text) == 5);                                             // nothing has changed
+    expect(fixed.remove(text, cellar::Position{3}, cellar::to_end).has_value()); // the end can always be removed
     // [/refusal]
 }

@@ -12,7 +12,7 @@ namespace {
 constexpr int heads = 2;
 constexpr int dim = 4;
 constexpr int tokens = 3;
-const cellar::Tokens batch{{0}, {0}, tokens};
+const cellar::BatchBuilder batch{cellar::Sequence{0}, cellar::Position{0}, tokens};
 const cellar::CacheLimits limits{.capacity = 8, .batch = tokens};
 
 } // namespace
@@ -22,8 +22,8 @@ int main() {
     for (std::size_t i = 0; i < k.size(); ++i) k[i] = static_cast<float>(i) / 4;
 
     // [permuted]
-    cellar::Cache<cellar::StandardV<float>> standard{{1, heads, dim}, limits};
-    cellar::Cache<cellar::PermutedV<cellar::half>> permuted{{1, heads, dim}, limits};
+    cellar::Cache<cellar::StandardV<float>> standard{{.layers = 1, .kv_heads = heads, .head_dim = dim}, limits};
+    cellar::Cache<cellar::PermutedV<cellar::half>> permuted{{.layers = 1, .kv_heads = heads, .head_dim = dim}, limits};
     auto a = standard.begin(batch);
     auto b = permuted.begin(batch);
     expect(a && b);
@@ -47,7 +47,7 @@ int main() {
     const std::int64_t row = 3 * heads * dim;
     const cellar::StridedView<const float, 3> keys{&fused[heads * dim], {tokens, heads, dim}, {row, dim, 1}};
     const cellar::StridedView<const float, 3> values{&fused[2 * heads * dim], {tokens, heads, dim}, {row, dim, 1}};
-    cellar::Cache<> memory{{1, heads, dim}, limits};
+    cellar::Cache<> memory{{.layers = 1, .kv_heads = heads, .head_dim = dim}, limits};
     auto pass = memory.begin(batch);
     pass->put(0, keys, values);
     expect(pass->keys(0)(2, 1, 3) == fused[2 * row + heads * dim + dim + 3]);

@@ -77,30 +77,34 @@ int main() {
 
     const cellar::Sequence alice{0};
     const cellar::Sequence bob{1};
-    std::vector<cellar::Position> positions{{0}, {1}, {2}, {3}, {4}, {5}, {6}};
+    std::vector<cellar::Position> positions{cellar::Position{0}, cellar::Position{1}, cellar::Position{2},
+                                            cellar::Position{3}, cellar::Position{4}, cellar::Position{5},
+                                            cellar::Position{6}};
     feed(memory, {positions, std::vector<cellar::Sequence>(7, alice)}, {10, 11, 12, 13, 14, 15, 16});
     expect(memory.next(alice) == cellar::Position{7});
     expect(last_input(memory, alice) == 16);
 
     // [resume]
-    expect(memory.can_resume(alice, {5})); // within the rollback
-    expect(memory.can_resume(alice, {4})); // a checkpoint
-    expect(!memory.can_resume(alice, {3}));
-    expect(memory.resumable_prefix(alice, {3}) == cellar::Position{0}); // it has to be fed again from 0
+    expect(memory.can_resume(alice, cellar::Position{5})); // within the rollback
+    expect(memory.can_resume(alice, cellar::Position{4})); // a checkpoint
+    expect(!memory.can_resume(alice, cellar::Position{3}));
+    expect(memory.resumable_prefix(alice, cellar::Position{3}) == cellar::Position{0}); // it has to be fed again from 0
     // [/resume]
 
     // [share]
-    expect(memory.copy_prefix(alice, bob, 4).has_value()); // bob continues from the checkpoint; nothing is copied
+    expect(memory.copy_prefix(alice, bob, cellar::Position{4})
+               .has_value()); // bob continues from the checkpoint; nothing is copied
     expect(last_input(memory, bob) == 13);
     expect(memory.state(bob).slot != memory.state(alice).slot);
 
-    expect(memory.remove(alice, {6}, cellar::to_end).has_value()); // removes the newest token
+    expect(memory.remove(alice, cellar::Position{6}, cellar::to_end).has_value()); // removes the newest token
     expect(last_input(memory, alice) == 15);
-    expect(memory.remove(alice, {1}, {3}).error() == cellar::Reason::cannot_cut); // a state cannot lose its middle
+    expect(memory.remove(alice, cellar::Position{1}, cellar::Position{3}).error()
+           == cellar::Reason::cannot_cut); // a state cannot lose its middle
     // [/share]
 
     // One batch for both. Alice has three tokens and bob one, so the pass needs more than one micro-batch.
-    positions = {{6}, {4}, {7}, {8}};
+    positions = {cellar::Position{6}, cellar::Position{4}, cellar::Position{7}, cellar::Position{8}};
     feed(memory, {positions, std::vector<cellar::Sequence>{alice, bob, alice, alice}}, {26, 34, 27, 28});
     expect(last_input(memory, alice) == 28);
     expect(last_input(memory, bob) == 34);

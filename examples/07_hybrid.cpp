@@ -74,42 +74,44 @@ float sum(const Memory& memory, cellar::Sequence s) {
 
 int main() {
     // [memory]
-    Memory memory{
-        layers, // each member has the number of layers that the pattern gives it, and its own limits
-        Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 1000, .batch = 8}, cellar::SlidingWindow<4>{{.retention = 7}}},
-        Full{{2, 1, 1}, {.sequences = 2, .capacity = 7, .batch = 8}},
-        Recurrent{{2, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 3}}};
+    Memory memory{layers, // each member has the number of layers that the pattern gives it, and its own limits
+                  Sliding{{.layers = 4, .kv_heads = 1, .head_dim = 1},
+                          {.sequences = 2, .capacity = 1000, .batch = 8},
+                          cellar::SlidingWindow<4>{{.retention = 7}}},
+                  Full{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 7, .batch = 8}},
+                  Recurrent{{2, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 3}}};
     // [/memory]
 
     const cellar::Sequence alice{0};
     const cellar::Sequence bob{1};
 
-    expect(feed(memory, cellar::Tokens{alice, {0}, 6}, {1, 2, 3, 4, 5, 6}));
+    expect(feed(memory, cellar::BatchBuilder{alice, cellar::Position{0}, 6}, {1, 2, 3, 4, 5, 6}));
     expect(sum(memory, alice) == 21);
 
     // [fork]
-    expect(memory.copy_prefix(alice, bob, 6).has_value()); // cells and states are shared, nothing is copied
-    expect(feed(memory, cellar::Tokens{bob, {6}}, {100}));
+    expect(memory.copy_prefix(alice, bob, cellar::Position{6})
+               .has_value()); // cells and states are shared, nothing is copied
+    expect(feed(memory, cellar::BatchBuilder{bob, cellar::Position{6}}, {100}));
     expect(sum(memory, bob) == 121 && sum(memory, alice) == 21);
     // [/fork]
 
     // [rollback]
-    expect(feed(memory, cellar::Tokens{alice, {6}, 3}, {7, 8, 9})); // a draft of three tokens
-    expect(memory.can_resume(alice, {7}));                          // all members can resume at 7
-    expect(memory.remove(alice, {7}, cellar::to_end).has_value());
+    expect(feed(memory, cellar::BatchBuilder{alice, cellar::Position{6}, 3}, {7, 8, 9})); // a draft of three tokens
+    expect(memory.can_resume(alice, cellar::Position{7}));                                // all members can resume at 7
+    expect(memory.remove(alice, cellar::Position{7}, cellar::to_end).has_value());
     expect(sum(memory, alice) == 28); // only the first token of the draft is kept
     // [/rollback]
 
     // [refusals]
-    expect(memory.resumable_prefix(alice, {5}) == cellar::Position{0}); // no older state is kept
-    const auto removed = memory.remove(alice, {5}, cellar::to_end);
+    expect(memory.resumable_prefix(alice, cellar::Position{5}) == cellar::Position{0}); // no older state is kept
+    const auto removed = memory.remove(alice, cellar::Position{5}, cellar::to_end);
     expect(removed.error() == cellar::Refusal{cellar::Reason::cannot_rewind, 2}); // the states refuse,
     expect(memory.member<Full>().tokens(alice) == 7);                             // so the caches remove nothing
 
-    const auto refused = memory.begin(cellar::Tokens{alice, {7}, 8});
+    const auto refused = memory.begin(cellar::BatchBuilder{alice, cellar::Position{7}, 8});
     expect(refused.error() == cellar::Reason::full && refused.error().member == 1);
     expect(cellar::to_string(refused.error()) == "member 1: full: fewer cells are free than the operation needs");
     // [/refusals]
-    expect(feed(memory, cellar::Tokens{alice, {7}}, {10}));
+    expect(feed(memory, cellar::BatchBuilder{alice, cellar::Position{7}}, {10}));
     expect(sum(memory, alice) == 38);
 }

@@ -53,8 +53,8 @@ private:
 
 /// Runs one token. The graph reads its rows from `rows`.
 void decode(DeviceCache& cache, int position, const Rows& rows, Graph& graph) {
-    const cellar::Position positions[] = {{position}};
-    const cellar::Sequence sequences[] = {{0}};
+    const cellar::Position positions[] = {cellar::Position{position}};
+    const cellar::Sequence sequences[] = {cellar::Sequence{0}};
     const cudaStream_t stream = cache.backend().space().cuda_stream();
     auto pass = cache.begin({positions, sequences});
     expect(static_cast<bool>(pass));

@@ -145,7 +145,7 @@ Matrix run(const Model& model, const std::vector<int>& tokens, int first, auto a
 std::vector<float> forward(const Model& model, Cache& cache, const std::vector<int>& tokens) {
     const cellar::Sequence text{0};
     const cellar::Position first = cache.next(text);
-    auto pass = cache.begin(cellar::Tokens{text, first, static_cast<int>(tokens.size())}); // (2) opens a pass
+    auto pass = cache.begin(cellar::BatchBuilder{text, first, static_cast<int>(tokens.size())}); // (2) opens a pass
     if (!pass) throw std::runtime_error{to_string(pass.error())};
     const Matrix logits = run(model, tokens, first.value, [&](int layer, const auto& q, const auto& k, const auto& v) {
         pass->put(layer, k.values, v.values); // (3) stores keys and values of these tokens
@@ -172,7 +172,8 @@ int most_likely(const std::vector<float>& logits) {
 int main() {
     const Model model;
     // [generate]
-    Cache cache{{layers, kv_heads, dim}, {.sequences = 1, .capacity = 64, .batch = 16}}; // (1) allocates all memory
+    Cache cache{{.layers = layers, .kv_heads = kv_heads, .head_dim = dim},
+                {.sequences = 1, .capacity = 64, .batch = 16}}; // (1) allocates all memory
     std::vector<int> text{3, 14, 15, 9, 26, 5, 35, 8, 9, 7};
     std::vector<std::vector<float>> logits{forward(model, cache, text)}; // prefill: the prompt in one pass
     while (text.size() < 40) {

@@ -43,7 +43,7 @@ public:
                     cellar::SlidingWindow<>{config.sliding_window}, shift()}} {}
 
     cellar::Result<void> begin(int first, int tokens) {
-        const cellar::Tokens batch{llama::the_text, {first}, tokens};
+        const cellar::BatchBuilder batch{llama::the_text, cellar::Position{first}, tokens};
         first_ = first;
         auto full = full_.begin(batch);
         llama::expect(full, "begin");
@@ -102,7 +102,7 @@ private:
     }
 
     cellar::CacheShape shape(llama::LayerKind kind) const {
-        return {config_.layers(kind), config_.num_key_value_heads, config_.head_dim};
+        return {.layers = config_.layers(kind), .kv_heads = config_.num_key_value_heads, .head_dim = config_.head_dim};
     }
     /// As many cells as the ranks need together, in blocks of 64.
     cellar::CacheLimits limits(int ranks) const {

@@ -48,7 +48,8 @@ bool run(const llama::MpiOptions& o, mpi::Communicator& comm) {
     llama::Sampler sample = llama::MpiOptions::sampler();
     const auto feed = [&](std::span<const int> tokens, int first) {
         const int last = static_cast<int>(tokens.size()) - 1;
-        if (comm.rank() == 0) batch.assign(cellar::Tokens{llama::the_text, {first}, last + 1}, tokens);
+        if (comm.rank() == 0)
+            batch.assign(cellar::BatchBuilder{llama::the_text, cellar::Position{first}, last + 1}, tokens);
         llama::expect(mpi::broadcast(comm, batch, 0), "broadcast");
         llama::expect(text.begin(batch), "begin"); // refused on all ranks, or on none
         const llama::Matrix& logits = model.forward(batch.ids(), text, {&last, 1});

@@ -37,7 +37,9 @@ public:
 
     /// The first stage: runs tokens through all layers, and returns the next one.
     int feed(std::span<const int> tokens, int first) {
-        llama::expect(text_.begin(cellar::Tokens{llama::the_text, {first}, static_cast<int>(tokens.size())}), "begin");
+        llama::expect(text_.begin(cellar::BatchBuilder{llama::the_text, cellar::Position{first},
+                                                       static_cast<int>(tokens.size())}),
+                      "begin");
         model_.embed(tokens);
         model_.run_layers(text_);
         send_on();

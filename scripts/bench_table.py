@@ -87,7 +87,7 @@ GOALS = [
     ("target", lambda r: r.job.startswith("states_"), lambda r: r.ratios.get("memcpy"), lambda v: v >= 0.8,
      "at least 0.8 of the speed of copying the states"),
     *(("aim", lambda r, job=job: r.job == job, lambda r: r.ratios.get("memcpy"), lambda v: v >= 0.9,
-       "at least 0.9 of the speed of copying the rows") for job in ("page_out", "page_in", "restore")),
+       "at least 0.9 of the speed of copying the rows") for job in ("offload", "reload", "restore")),
     *((kind, lambda r, job=job: r.job == job, lambda r: r.ratios.get("plain"), lambda v: v >= 0.8,
        "at least 0.8 of the speed of plain writes and reads") for kind, job in [("target", "file_write"),
                                                                                 ("aim", "file_read")]),

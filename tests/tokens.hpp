@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/tokens.hpp>
+#include <cellar/base/batch_builder.hpp>
 
 #include <vector>
 
@@ -27,9 +27,9 @@ inline Text operator+(Text a, const Text& b) {
     return a;
 }
 
-inline cellar::Tokens batch_of(const Text& text) {
-    cellar::Tokens tokens;
-    for (const Token& t : text) tokens.add({t.sequence}, {t.position});
+inline cellar::BatchBuilder batch_of(const Text& text) {
+    cellar::BatchBuilder tokens;
+    for (const Token& t : text) tokens.add(cellar::Sequence{t.sequence}, cellar::Position{t.position});
     return tokens;
 }
 

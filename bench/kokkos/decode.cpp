@@ -17,12 +17,13 @@ template <class Layout>
 void measure_step(benchmark::State& state, Cell cells) {
     using E = typename Layout::key_format;
     const int layers = layers_of<E>(cells);
-    Cache<Layout, FullCausal, DisabledShift, Backend> cache{CacheShape{layers, kv_heads, head_dim},
-                                                            {.sequences = 1, .capacity = cells, .batch = 1}};
+    Cache<Layout, FullCausal, DisabledShift, Backend> cache{
+        CacheShape{.layers = layers, .kv_heads = kv_heads, .head_dim = head_dim},
+        {.sequences = 1, .capacity = cells, .batch = 1}};
     Backend backend;
     Rows<E> rows{backend, layers, 1};
-    const std::vector<Sequence> sequence{{0}};
-    std::vector<Position> position{{0}};
+    const std::vector<Sequence> sequence{cellar::Sequence{0}};
+    std::vector<Position> position{cellar::Position{0}};
     measure(state, [&](Stopwatch& watch) {
         watch.start();
         auto pass = cache.begin({position, sequence});
@@ -33,8 +34,8 @@ void measure_step(benchmark::State& state, Cell cells) {
         watch.stop();
         position[0] = position[0] + 1;
         if (position[0].value < cells) return;
-        (void)cache.remove({0}, {0}, to_end).has_value();
-        position[0] = {0};
+        (void)cache.remove(cellar::Sequence{0}, cellar::Position{0}, to_end).has_value();
+        position[0] = cellar::Position{0};
     });
 }
 

@@ -2,7 +2,7 @@
 // A decode step of a memory in lockstep, beside the broadcast of its batch, and beside a memory of one process. The
 // ranks broadcast in turn, so that each step waits for the one before.
 #include "jobs.hpp"
-#include <cellar/base/tokens.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/cache/cache.hpp>
 #include <cellar/mpi/broadcast.hpp>
 #include <cellar/mpi/communicator.hpp>
@@ -36,8 +36,8 @@ public:
           shared_{sequences},
           ids_(static_cast<std::size_t>(sequences)) {
         for (std::int32_t s = 0; s < sequences; ++s) {
-            take(memory_, Tokens{{s}, {0}, prompt});
-            take(alone_, Tokens{{s}, {0}, prompt});
+            take(memory_, BatchBuilder{Sequence{s}, Position{0}, prompt});
+            take(alone_, BatchBuilder{Sequence{s}, Position{0}, prompt});
         }
     }
 
@@ -53,14 +53,15 @@ public:
 
 private:
     static Keys cache(std::int32_t sequences) {
-        return {{1, 1, 8}, {.sequences = sequences, .capacity = prompt + steps + 64, .batch = prompt}};
+        return {{.layers = 1, .kv_heads = 1, .head_dim = 8},
+                {.sequences = sequences, .capacity = prompt + steps + 64, .batch = prompt}};
     }
 
     template <class M>
     double steps_of(M& memory) {
         const double seconds = seconds_of_broadcast_and([&] { take(memory, shared_); });
         for (std::int32_t s = 0; s < memory.sequences(); ++s)
-            if (!memory.remove({s}, {prompt}, to_end)) std::abort();
+            if (!memory.remove(Sequence{s}, Position{prompt}, to_end)) std::abort();
         return seconds;
     }
 
@@ -78,7 +79,7 @@ private:
             const int root = i % comm_.size();
             if (comm_.rank() == root) {
                 batch_.clear();
-                for (std::int32_t s = 0; s < memory_.sequences(); ++s) batch_.add({s}, {prompt + i});
+                for (std::int32_t s = 0; s < memory_.sequences(); ++s) batch_.add(Sequence{s}, Position{prompt + i});
                 shared_.assign(batch_, ids_);
             }
             if (!mpi::broadcast(comm_, shared_, root)) std::abort();
@@ -90,7 +91,7 @@ private:
     mpi::LockstepMemory<Keys> memory_;
     Keys alone_;
     mpi::SharedBatch shared_;
-    Tokens batch_;
+    BatchBuilder batch_;
     std::vector<std::int32_t> ids_;
 };
 

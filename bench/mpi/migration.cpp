@@ -2,7 +2,7 @@
 // A sequence that moves from rank 0 to rank 1, beside MPI_Send of as many bytes between two buffers. All memory was
 // written before, and is larger than the caches of the processor.
 #include "jobs.hpp"
-#include <cellar/base/tokens.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/cache/cache.hpp>
 #include <cellar/mpi/communicator.hpp>
@@ -59,13 +59,13 @@ public:
 
     double migration() {
         make();
-        if (comm_.rank() == 1 && !cache_->remove({0}, {0}, to_end)) std::abort();
+        if (comm_.rank() == 1 && !cache_->remove(Sequence{0}, Position{0}, to_end)) std::abort();
         MPI_Barrier(MPI_COMM_WORLD);
         const double begun = MPI_Wtime();
         if (comm_.rank() == 0 && !mpi::send(comm_, 1, *cache_, Sequence{0}).wait()) std::abort();
         if (comm_.rank() == 1 && !mpi::receive(comm_, 0, *cache_, Sequence{0}).wait()) std::abort();
         const double seconds = MPI_Wtime() - begun;
-        if (comm_.rank() < 2 && cache_->tokens({0}) != tokens_) std::abort();
+        if (comm_.rank() < 2 && cache_->tokens(Sequence{0}) != tokens_) std::abort();
         return seconds;
     }
 
@@ -74,11 +74,11 @@ private:
 
     void make() {
         if (cache_ != nullptr) return;
-        cache_ = std::make_unique<Cache<Layout>>(CacheShape{layers, heads, dim},
+        cache_ = std::make_unique<Cache<Layout>>(CacheShape{.layers = layers, .kv_heads = heads, .head_dim = dim},
                                                  CacheLimits{.sequences = 1, .capacity = tokens_, .batch = batch});
         const std::vector<float> rows(std::size_t{batch} * heads * dim, 1.0F);
         for (std::int32_t first = 0; first < tokens_; first += batch) {
-            auto pass = cache_->begin(Tokens{{0}, {first}, batch});
+            auto pass = cache_->begin(BatchBuilder{Sequence{0}, Position{first}, batch});
             if (!pass) std::abort();
             for (int layer = 0; layer < layers; ++layer) pass->put(layer, rows, rows);
             pass->commit();

@@ -36,7 +36,7 @@ class Cellar final : public Peer {
 public:
     Cellar(const Shape& shape, const Numbers<E>& numbers)
         : shape_{shape},
-          memory_{CacheShape{shape.layers, kv_heads, dim},
+          memory_{CacheShape{.layers = shape.layers, .kv_heads = kv_heads, .head_dim = dim},
                   {.sequences = 1, .cells = shape.length, .batch = std::max(chunk, shape.tokens)}},
           q_{numbers.queries()},
           out_(q_.size()) {
@@ -63,7 +63,7 @@ private:
     static constexpr std::int32_t chunk = 512;
 
     auto put(const Numbers<E>& numbers, std::int32_t first, std::int32_t count) {
-        auto pass = memory_.begin(Tokens{Sequence{0}, Position{first}, count}).value();
+        auto pass = memory_.begin(BatchBuilder{Sequence{0}, Position{first}, count}).value();
         std::vector<E> k(static_cast<std::size_t>(count * Numbers<E>::row));
         std::vector<E> v(k.size());
         for (int layer = 0; layer < shape_.layers; ++layer) {

@@ -67,7 +67,7 @@ int run(Options o) {
     o.place.model = llama::fingerprint(o.model.model);
     o.place.colour = o.colour == "always" || (o.colour == "auto" && isatty(STDOUT_FILENO) != 0);
     const llama::PoolLimits limits{
-        .texts = o.place.conversations, .context = o.model.context, .prefixes = {.paged_bytes = o.host_bytes}};
+        .texts = o.place.conversations, .context = o.model.context, .prefixes = {.offloaded_bytes = o.host_bytes}};
     const auto pool = llama::make_pool(model.config(), limits, o.model.element);
     llama::ByteModel bytes{model, *pool};
     const chat::Play manner{o.user, o.speaker, o.stop};

@@ -40,7 +40,7 @@ struct Caches {
 
 private:
     static cellar::CacheShape rows(const Shape& shape, LayerKind kind) {
-        return {shape.count(kind), shape.kv_heads, shape.head_dim};
+        return {.layers = shape.count(kind), .kv_heads = shape.kv_heads, .head_dim = shape.head_dim};
     }
     static Shift shift(const Shape& shape, const Rope& rope, std::span<const float> divisors) {
         auto frequencies =
@@ -87,7 +87,7 @@ void fill_randomly(Hybrid& hybrid, const Shape& shape, int batch, int text, int 
         rows.resize(static_cast<std::size_t>(count) * static_cast<std::size_t>(shape.kv_heads * shape.head_dim));
         for (float& value : rows) value = static_cast<float>(random() % 4096) / 2048 - 1;
         const cellar::Sequence s{text};
-        auto pass = hybrid.begin(cellar::Tokens{s, hybrid.next(s), count});
+        auto pass = hybrid.begin(cellar::BatchBuilder{s, hybrid.next(s), count});
         if (!pass) throw std::runtime_error{"the memory refused to be filled: " + to_string(pass.error())};
         for (int layer = 0; layer < pass->layers(); ++layer)
             pass->visit(layer, [&](auto& own, int index) {

@@ -85,7 +85,7 @@ void declare_others(CLI::App& app, Options& o) {
     count(serve, "--reply", o.random.reply, "tokens of a reply at most", 1, 100'000);
     count(serve, "--sequences", o.memory.limits.texts, "requests that run at a time", 1, 4096);
     serve.add_option("--trace", o.trace, "a file with other users; docs/chat-and-serve.md has the format");
-    serve.add_option("--host-bytes", o.memory.limits.prefixes.paged_bytes, "for prefixes that leave the memory");
+    serve.add_option("--host-bytes", o.memory.limits.prefixes.offloaded_bytes, "for prefixes that leave the memory");
     serve.add_flag("--tree,!--no-tree", o.tree, "keep and attach prefixes (default)");
     serve.add_option("--json", o.json, "file for a report with all texts");
     CLI::App& compare = command(app, o, "compare", "the engine beside libllama: logits, tokens/s, where time goes");

@@ -130,7 +130,7 @@ Memory Decoder::make_memory(const models::MemoryLimits& limits) const {
 cellar::Result<Matrix> Decoder::forward(Memory& memory, cellar::Sequence sequence, cellar::Position first,
                                         std::span<const int> tokens) const {
     const auto count = static_cast<std::int32_t>(tokens.size());
-    auto pass = memory.begin(cellar::Tokens{sequence, first, count});
+    auto pass = memory.begin(cellar::BatchBuilder{sequence, first, count});
     if (!pass) return pass.error();
     Matrix x(count, hidden_);
     for (std::size_t i = 0; i < tokens.size(); ++i) x.row(static_cast<Eigen::Index>(i)) = embedding_.row(tokens[i]);

@@ -36,7 +36,7 @@ Matrix feed(const Decoder& decoder, Memory& memory, std::span<const int> tokens)
     Matrix logits;
     while (!tokens.empty()) {
         const auto part = tokens.first(std::min(batch, tokens.size()));
-        auto result = decoder.forward(memory, {0}, memory.next({0}), part);
+        auto result = decoder.forward(memory, cellar::Sequence{0}, memory.next(cellar::Sequence{0}), part);
         if (!result) throw std::runtime_error{"the memory refuses: " + to_string(result.error())};
         logits = result->bottomRows(1);
         tokens = tokens.subspan(part.size());

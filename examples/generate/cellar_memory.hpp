@@ -41,7 +41,7 @@ public:
     cellar::Result<void> begin(int first, int tokens) override {
         first_ = first;
         batch_.clear();
-        batch_.add(text, {first}, tokens);
+        batch_.add(text, cellar::Position{first}, tokens);
         auto pass = memory_.begin(batch_);
         if (!pass) return pass.error();
         static_cast<void>(pass_.emplace(*std::move(pass)));
@@ -82,7 +82,9 @@ public:
         evicted_ += before - sliding_tokens();
     }
 
-    cellar::Result<void> remove(int begin, int end) override { return memory_.remove(text, {begin}, {end}); }
+    cellar::Result<void> remove(int begin, int end) override {
+        return memory_.remove(text, cellar::Position{begin}, cellar::Position{end});
+    }
     // [/pass]
 
     const TextLimits& limits() const override { return limits_; }
@@ -138,7 +140,7 @@ private:
     Compute compute_;
     Memory memory_;
     std::optional<cellar::PassOf<Memory>> pass_; // after memory_, because it must not outlive it
-    cellar::Tokens batch_;
+    cellar::BatchBuilder batch_;
     int first_ = 0; // position of the batch
     std::int64_t evicted_ = 0;
 };

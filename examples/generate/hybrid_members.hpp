@@ -80,7 +80,7 @@ private:
     // [/members]
 
     static cellar::CacheShape shape(const Config& config, int layers) {
-        return {layers, config.num_key_value_heads, config.head_dim};
+        return {.layers = layers, .kv_heads = config.num_key_value_heads, .head_dim = config.head_dim};
     }
     static cellar::CacheLimits cache_limits(const MemberLimits& limits, int cells) {
         return {.sequences = limits.sequences, .capacity = limits.capacity, .cells = cells, .batch = limits.batch};

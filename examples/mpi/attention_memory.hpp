@@ -37,7 +37,9 @@ public:
     Memory& memory() { return memory_; }
 
     /// Tokens at positions first, first + 1, ...
-    cellar::Result<void> begin(int first, int tokens) { return begin(cellar::Tokens{the_text, {first}, tokens}); }
+    cellar::Result<void> begin(int first, int tokens) {
+        return begin(cellar::BatchBuilder{the_text, cellar::Position{first}, tokens});
+    }
     cellar::Result<void> begin(const cellar::Batch& batch) {
         first_ = batch.positions[0].value;
         auto pass = memory_.begin(batch);

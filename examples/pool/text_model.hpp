@@ -19,8 +19,8 @@ public:
     /// Tokens are less than this.
     virtual int vocabulary() const = 0;
 
-    /// Computes the next tokens of texts. Returns a row of logits for the last token of each text, which are valid until
-    /// the next call; or null and the refusal.
+    /// Computes the next tokens of texts. Returns a row of logits for the last token of each text, which are valid
+    /// until the next call; or null and the refusal.
     virtual const Matrix* run(std::span<const NewTokens> batch, cellar::Refusal& refusal) = 0;
 };
 

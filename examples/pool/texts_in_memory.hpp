@@ -34,8 +34,8 @@ public:
         batch_.clear();
         for (const NewTokens& part : batch) {
             const auto count = static_cast<int>(part.tokens.size());
-            parts_.push_back({{part.text}, length(part.text), batch_.size(), count});
-            batch_.add({part.text}, {length(part.text)}, count);
+            parts_.push_back({cellar::Sequence{part.text}, length(part.text), batch_.size(), count});
+            batch_.add(cellar::Sequence{part.text}, cellar::Position{length(part.text)}, count);
         }
         auto pass = tree_.begin(batch_);
         if (!pass) return pass.error();
@@ -50,19 +50,26 @@ public:
     void drop() override { pass_.reset(); }
     // [/pass]
 
-    int length(int text) const override { return memory_.next({text}).value; }
-    void clear(int text) override { expect(memory_.remove({text}, {0}, cellar::to_end), "forget a text"); }
+    int length(int text) const override { return memory_.next(cellar::Sequence{text}).value; }
+    void clear(int text) override {
+        expect(memory_.remove(cellar::Sequence{text}, cellar::Position{0}, cellar::to_end), "forget a text");
+    }
     cellar::Result<void> remove(int text, int begin, int end) override {
         while (true) { // keys that the tree has are copied before they move, unless it gives them up
-            const cellar::Result<void> removed = memory_.remove({text}, {begin}, {end});
+            const cellar::Result<void> removed =
+                memory_.remove(cellar::Sequence{text}, cellar::Position{begin}, cellar::Position{end});
             if (removed || removed.error() != cellar::Reason::full) return removed;
             if (!tree_.make_room(removed.error()) && !tree_.evict()) return removed;
         }
     }
 
     int match(std::span<const int> tokens) const override { return tree_.match(tokens).length; }
-    int attach(int text, std::span<const int> tokens) override { return tree_.attach({text}, tokens).length; }
-    void keep(int text, std::span<const int> tokens) override { expect(tree_.insert({text}, tokens), "keep a text"); }
+    int attach(int text, std::span<const int> tokens) override {
+        return tree_.attach(cellar::Sequence{text}, tokens).length;
+    }
+    void keep(int text, std::span<const int> tokens) override {
+        expect(tree_.insert(cellar::Sequence{text}, tokens), "keep a text");
+    }
 
     void save(const std::string& path, int text, const cellar::SaveOptions& options) override {
         with_room(cellar::Reason::too_many_snapshots,
@@ -133,7 +140,7 @@ private:
         std::vector<bool> owned(static_cast<std::size_t>(cache.cells()));
         PoolUse use{.cells = cache.cells()};
         for (int text = 0; text < limits_.texts; ++text)
-            cache.visit_cells({text}, [&](cellar::Position, cellar::Cell cell, int count) {
+            cache.visit_cells(cellar::Sequence{text}, [&](cellar::Position, cellar::Cell cell, int count) {
                 for (auto c = static_cast<std::size_t>(cell); count > 0; --count, ++c) {
                     use.live += owned[c] ? 0 : 1;
                     owned[c] = true;
@@ -159,7 +166,7 @@ private:
     Memory memory_;
     cellar::PrefixTree<Memory> tree_;
     std::optional<cellar::PassOf<Memory>> pass_; // after memory_, because it must not outlive it
-    cellar::Tokens batch_;
+    cellar::BatchBuilder batch_;
     std::vector<Part> parts_;
 };
 

@@ -77,7 +77,7 @@ private:
     const rwkv::Rwkv& model_;
     rwkv::Memory memory_;
     std::vector<std::string> texts_;
-    cellar::Tokens batch_; // the next one
+    cellar::BatchBuilder batch_; // the next one
     std::vector<int> tokens_;
     std::vector<Eigen::Index> last_token_ = std::vector<Eigen::Index>(texts_.size()); // of each text, in the batch
 };

@@ -57,7 +57,7 @@ void declare(CLI::App& app, Options& o) {
     count("--sequences", o.limits.texts, "requests that run at a time", 1, 4096);
     count("--batch", o.limits.batch, "tokens of a forward pass at most", 1, 4096);
     count("--snapshots", o.limits.snapshots, "recurrent states that the tree keeps", 1, 100'000);
-    app.add_option("--host-bytes", o.limits.prefixes.paged_bytes, "for prefixes that leave the memory; 0: evicted")
+    app.add_option("--host-bytes", o.limits.prefixes.offloaded_bytes, "for prefixes that leave the memory; 0: evicted")
         ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 50))
         ->capture_default_str();
     app.add_option("--usefulness", o.usefulness, "which prefixes the tree evicts last")

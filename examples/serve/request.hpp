@@ -45,8 +45,8 @@ public:
     std::span<const int> tokens() const { return tokens_; }
     std::span<const int> first(int count) const { return tokens().first(static_cast<std::size_t>(count)); }
 
-    /// Where the tree should keep what was computed: the end of the shared prompt, and the prompt but for its last token,
-    /// whose output is needed.
+    /// Where the tree should keep what was computed: the end of the shared prompt, and the prompt but for its last
+    /// token, whose output is needed.
     bool is_boundary(int length) const { return length == system_length() || length == prompt_end_ - 1; }
 
     /// How many tokens may follow the first `done` in one pass, at most `budget`.

@@ -8,7 +8,7 @@
 
 #include <cellar/backend/host.hpp>
 #include <cellar/backend/no_data.hpp>
-#include <cellar/base/tokens.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/base/version.hpp>
 #include <cellar/cache/cache.hpp>
 #include <cellar/cache/encoder_memory.hpp>

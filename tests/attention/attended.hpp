@@ -47,8 +47,8 @@ struct SomeThreads {
 
 /// How far a result may be from the exact one. A score is a sum of key_dim products, each at most `product` in all: its
 /// error is at most (key_dim + 4) * product * u, and 4 u of itself from the scale, the bias and the cap. With s the
-/// error of all scores, weights are off by a factor of 1 + s + 4 u, both above and below the line; values add a rounding
-/// for each of n cells.
+/// error of all scores, weights are off by a factor of 1 + s + 4 u, both above and below the line; values add a
+/// rounding for each of n cells.
 inline double bound(int key_dim, double product, double score, double bias, double value, std::int64_t cells) {
     constexpr double u = 0x1p-24;
     const double s = (key_dim + 4) * product * u + 4 * (score + bias + 1) * u;

@@ -14,12 +14,13 @@ TEST_CASE("allocations: attention makes none once it has been called for as many
     if (!installed) CELLAR_SKIP("allocations are counted with glibc or the address sanitizer only");
     constexpr int sequences = 4, kv_heads = 2, heads = 8, dim = 32;
     using Windowed = Cache<StandardV<half>, SlidingWindow<700>>;
-    Windowed cache{{1, kv_heads, dim}, {.sequences = sequences, .capacity = 2000, .batch = 800}};
-    Tokens decode;
+    Windowed cache{{.layers = 1, .kv_heads = kv_heads, .head_dim = dim},
+                   {.sequences = sequences, .capacity = 2000, .batch = 800}};
+    BatchBuilder decode;
     const attention_test::Floats rows(std::size_t{800} * kv_heads * dim, 0.5F);
     attention_test::Floats q(std::size_t{sequences} * heads * dim, 0.25F), out(q.size());
     for (int s = 0; s < sequences; ++s) {
-        auto pass = cache.begin(Tokens{Sequence{s}, Position{0}, 800}).value();
+        auto pass = cache.begin(BatchBuilder{Sequence{s}, Position{0}, 800}).value();
         pass.put(0, rows, rows);
         pass.commit();
     }
@@ -27,7 +28,7 @@ TEST_CASE("allocations: attention makes none once it has been called for as many
     allocations = 0;
     for (int i = 0; i < 500; ++i) {
         decode.clear();
-        for (int s = 0; s < sequences; ++s) decode.add({s}, {800 + i});
+        for (int s = 0; s < sequences; ++s) decode.add(Sequence{s}, Position{800 + i});
         counting = i > 0;
         auto pass = cache.begin(decode).value();
         pass.put(0, step, step);

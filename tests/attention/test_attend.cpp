@@ -34,8 +34,8 @@ using F32 = Cache<StandardV<float>>;
 template <class Memory>
 auto begin(Memory& memory, int sequence, int n, int as = -1) {
     const int seed = as < 0 ? sequence : as; // what sequence `as` has at these positions
-    const int first = memory.next({sequence}).value;
-    auto pass = memory.begin(Tokens{Sequence{sequence}, Position{first}, n}).value();
+    const int first = memory.next(Sequence{sequence}).value;
+    auto pass = memory.begin(BatchBuilder{Sequence{sequence}, Position{first}, n}).value();
     const int kv_heads = 2, dim = 16;
     Floats k, v;
     for (int i = 0; i < n; ++i) {
@@ -49,7 +49,7 @@ auto begin(Memory& memory, int sequence, int n, int as = -1) {
 }
 
 constexpr int heads = 4, dim = 16;
-const CacheShape shape{1, 2, dim};
+const CacheShape shape{.layers = 1, .kv_heads = 2, .head_dim = dim};
 
 /// Numbers its threads from 1.
 struct FromOne {
@@ -67,7 +67,7 @@ Floats attended(auto& pass, const AttentionOptions& options = {}, int threads = 
 
 TEST_CASE("a token that sees only itself gets its own value") {
     F32 cache{shape, {.capacity = 8, .batch = 8}};
-    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 1}).value();
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 1}).value();
     const Floats k = wave(2 * dim, 1), v = wave(2 * dim, 2);
     pass.put(0, k, v);
     const Floats out = attended(pass);
@@ -75,8 +75,8 @@ TEST_CASE("a token that sees only itself gets its own value") {
 }
 
 TEST_CASE("equal scores average the values") {
-    F32 cache{{1, 1, 2}, {.capacity = 8, .batch = 8}};
-    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 3}).value();
+    F32 cache{{.layers = 1, .kv_heads = 1, .head_dim = 2}, {.capacity = 8, .batch = 8}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
     pass.put(0, Floats{1, 1, 1, 1, 1, 1}, Floats{3, 0, 6, 30, 0, 60});
     Floats out(6), sums(3);
     attend(pass, 0, Floats{2, 1, 2, 1, 2, 1}, out, {.scale = 1, .log_sum_exp = contiguous_view(sums.data(), 3, 1)});
@@ -119,7 +119,7 @@ void check_shared_prefix(const Window& window) {
     };
     for (int i = 0; i < 1500; i += 100) begin_both(0, 100);
     const auto share = [&](int s, int length) {
-        REQUIRE(cache.copy_prefix({0}, {s}, length).has_value());
+        REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{s}, Position{length}).has_value());
         for (int i = 0; i < length; i += 100) begin(copied, s, 100, 0).commit();
     };
     for (int s = 1; s < 5; ++s) share(s, 1500);
@@ -130,10 +130,10 @@ void check_shared_prefix(const Window& window) {
     // A token of each sequence, in an order in which those that share are apart; then several of one.
     for (const std::vector<int>& batch :
          {std::vector<int>{7, 3, 6, 0, 1, 5, 4, 2}, {7, 3, 6, 0, 1, 5, 4, 2, 2}, {1, 2, 3}, {3, 3, 4, 4, 4, 0}}) {
-        Tokens tokens;
+        BatchBuilder tokens;
         for (std::size_t i = 0; i < batch.size(); ++i) {
             const auto before = std::count(batch.begin(), batch.begin() + static_cast<std::ptrdiff_t>(i), batch[i]);
-            tokens.add({batch[i]}, cache.next({batch[i]}) + static_cast<std::int32_t>(before));
+            tokens.add(Sequence{batch[i]}, cache.next(Sequence{batch[i]}) + static_cast<std::int32_t>(before));
         }
         const auto run = [&](Memory& of, bool reads_shared_once, int threads) {
             auto pass = of.begin(tokens).value();
@@ -163,13 +163,13 @@ TEST_CASE("a prefix that sequences share may be read once for all of them") {
 TEST_CASE("sequences share no token at a position that has another one in each of them") {
     F32 cache{shape, {.sequences = 2, .cells = 1000, .batch = 400, .positions = Positions::any}};
     begin(cache, 0, 300).commit();
-    REQUIRE(cache.copy_prefix({0}, {1}, 300).has_value());
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{300}).has_value());
     for (const int s : {0, 1}) {
-        auto own = cache.begin(Tokens{Sequence{s}, Position{299}, 1}).value();
+        auto own = cache.begin(BatchBuilder{Sequence{s}, Position{299}, 1}).value();
         own.put(0, wave(2 * dim, 3 + s), wave(2 * dim, 5 + s));
         own.commit();
     }
-    auto pass = cache.begin(Tokens{{0}, {300}}.add({1}, {300})).value();
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{300}}.add(Sequence{1}, Position{300})).value();
     pass.put(0, wave(4 * dim, 7), wave(4 * dim, 8));
     const Floats expected = attended(pass), found = attended(pass, {.reads_shared_once = true});
     for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::abs(found[i] - expected[i]) < 1e-5F);
@@ -180,13 +180,13 @@ TEST_CASE("many tokens at one position, where a part of the history may end") {
     F32 fast{shape, limits};
     Cache<StandardV<float>, FullCausal, DisabledShift, EigenBackend> exact{shape, limits};
     // Parts end at multiples of 64 positions. There are more tokens than a tile has cells.
-    const std::vector<Position> ends{{256}, {320}, {384}, {448}};
+    const std::vector<Position> ends{Position{256}, Position{320}, Position{384}, Position{448}};
     for (const Position end : ends) {
         const std::vector<Position> positions(100, end);
         const std::vector<Sequence> sequences(100);
         const Floats k = wave(100 * 2 * dim, end.value), v = wave(100 * 2 * dim, end.value + 5);
         const auto put = [&](auto& cache) {
-            begin(cache, 0, end.value - cache.next({0}).value).commit();
+            begin(cache, 0, end.value - cache.next(Sequence{0}).value).commit();
             auto pass = cache.begin(Batch{positions, sequences}).value();
             pass.put(0, k, v);
             pass.commit();
@@ -210,14 +210,14 @@ TEST_CASE_TEMPLATE("what other sequences and free cells hold does not reach a re
         Memory clean{shape, {.sequences = 2, .capacity = 200, .batch = 64}};
         Memory dirty{shape, {.sequences = 2, .capacity = 200, .batch = 64}};
         // All cells, then a sequence that stays.
-        auto all = dirty.begin(Tokens{Sequence{0}, Position{0}, 64}).value();
+        auto all = dirty.begin(BatchBuilder{Sequence{0}, Position{0}, 64}).value();
         all.put(0, Floats(64 * 2 * dim, bad), Floats(64 * 2 * dim, bad));
         all.commit();
-        REQUIRE(dirty.remove({0}, {0}, to_end));
+        REQUIRE(dirty.remove(Sequence{0}, Position{0}, to_end));
         for (int i = 0; i < 20; ++i) {
             begin(clean, 0, 1).commit();
             begin(dirty, 0, 1).commit();
-            auto others = dirty.begin(Tokens{Sequence{1}, Position{i}, 1}).value();
+            auto others = dirty.begin(BatchBuilder{Sequence{1}, Position{i}, 1}).value();
             others.put(0, Floats(2 * dim, bad), Floats(2 * dim, bad));
             others.commit();
         }
@@ -236,7 +236,7 @@ TEST_CASE_TEMPLATE("what a later token of the batch holds does not reach an earl
             Memory clean{shape, {.capacity = 200, .batch = 64}};
             Memory dirty{shape, {.capacity = 200, .batch = 64}};
             auto expected = begin(clean, 0, tokens);
-            auto found = dirty.begin(Tokens{Sequence{0}, Position{0}, tokens}).value();
+            auto found = dirty.begin(BatchBuilder{Sequence{0}, Position{0}, tokens}).value();
             const auto keys = expected.keys(0), values = expected.values(0);
             std::vector<E> k(keys.data_handle(), keys.data_handle() + keys.size());
             std::vector<E> v(values.data_handle(), values.data_handle() + values.size());
@@ -289,13 +289,15 @@ TEST_CASE("queries and results have any strides, and are float, half or bfloat16
 }
 
 TEST_CASE("keys alone: values are their first elements") {
-    Cache<StandardV<float>> latent{CacheShape{std::vector<LayerShape>{{1, 24, 0}}}, {.capacity = 8, .batch = 8}};
-    Cache<StandardV<float>> both{CacheShape{std::vector<LayerShape>{{1, 24, 16}}}, {.capacity = 8, .batch = 8}};
+    Cache<StandardV<float>> latent{CacheShape{.each_layer = std::vector<LayerShape>{{1, 24, 0}}},
+                                   {.capacity = 8, .batch = 8}};
+    Cache<StandardV<float>> both{CacheShape{.each_layer = std::vector<LayerShape>{{1, 24, 16}}},
+                                 {.capacity = 8, .batch = 8}};
     const Floats k = wave(5 * 24, 1);
     Floats v;
     for (std::ptrdiff_t i = 0; i < 5; ++i) v.insert(v.end(), k.begin() + 24 * i, k.begin() + 24 * i + 16);
-    auto one = latent.begin(Tokens{Sequence{0}, Position{0}, 5}).value();
-    auto other = both.begin(Tokens{Sequence{0}, Position{0}, 5}).value();
+    auto one = latent.begin(BatchBuilder{Sequence{0}, Position{0}, 5}).value();
+    auto other = both.begin(BatchBuilder{Sequence{0}, Position{0}, 5}).value();
     one.put(0, k, Floats{});
     other.put(0, k, v);
     for (const int query_heads : {1, 3, 128}) {
@@ -319,11 +321,11 @@ TEST_CASE("keys alone: values are their first elements") {
 
 TEST_CASE("an encoder's inputs: tokens that see none get zeros") {
     EncoderMemory<StandardV<float>> inputs{shape, {.sequences = 2, .capacity = 8, .batch = 4}};
-    auto written = inputs.write({0}, {1}, 3).value();
+    auto written = inputs.write(Sequence{0}, Position{1}, 3).value();
     written.put(0, wave(3 * 2 * dim, 1), wave(3 * 2 * dim, 2));
     written.commit();
-    const std::vector<Position> positions{{0}, {1}, {5}};
-    const std::vector<Sequence> sequences{{0}, {0}, {1}};
+    const std::vector<Position> positions{Position{0}, Position{1}, Position{5}};
+    const std::vector<Sequence> sequences{Sequence{0}, Sequence{0}, Sequence{1}};
     auto pass = inputs.begin(Batch{positions, sequences}).value();
     Floats sums(std::size_t{3} * heads);
     const Floats out = attended(pass, {.log_sum_exp = contiguous_view(sums.data(), 3, heads)});
@@ -350,8 +352,8 @@ TEST_CASE("a reserved pass gets zeros") {
 }
 
 TEST_CASE("what does not fit together is a violation, and nothing is written") {
-    F32 cache{{2, 2, dim}, {.capacity = 8, .batch = 8}};
-    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 2}).value();
+    F32 cache{{.layers = 2, .kv_heads = 2, .head_dim = dim}, {.capacity = 8, .batch = 8}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 2}).value();
     pass.put(0, wave(4 * dim, 1), wave(4 * dim, 2));
     const Floats q = wave(2 * heads * dim, 3);
     Floats out(q.size(), 5);
@@ -443,20 +445,20 @@ TEST_CASE("what does not fit together is a violation, and nothing is written") {
     CHECK(out == Floats(q.size(), 5));
     pass.drop();
     F32 two{shape, {.sequences = 2, .capacity = 8, .batch = 8}};
-    auto of_two = two.begin(Tokens{{0}, {0}, 1}.add({1}, {0}, 1)).value();
+    auto of_two = two.begin(BatchBuilder{Sequence{0}, Position{0}, 1}.add(Sequence{1}, Position{0}, 1)).value();
     of_two.put(0, wave(4 * dim, 1), wave(4 * dim, 2));
     const std::vector<std::int32_t> parents{-1, 0};
     CHECK(violation_of([&] { attend(of_two, 0, q, good, {.parents = parents}); })
           == "attend: the parent of token 1 is of another sequence, expected one of its own");
     of_two.drop();
     F32 gaps{shape, {.capacity = 8, .batch = 8, .positions = Positions::any}};
-    auto later = gaps.begin(Tokens{{0}, {5}, 1}.add({0}, {4}, 1)).value();
+    auto later = gaps.begin(BatchBuilder{Sequence{0}, Position{5}, 1}.add(Sequence{0}, Position{4}, 1)).value();
     later.put(0, wave(4 * dim, 1), wave(4 * dim, 2));
     CHECK(violation_of([&] { attend(later, 0, q, good, {.parents = parents}); })
           == "attend: token 1 at position 4 has a parent at position 5, expected a smaller one");
     later.drop();
     F32 plain{shape, {.capacity = 8, .batch = 8}};
-    auto apart = plain.begin(Tokens{{0}, {0}, 3}).value();
+    auto apart = plain.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
     apart.put(0, wave(6 * dim, 1), wave(6 * dim, 2));
     const std::vector<std::int32_t> forked{-1, 0, 0};
     CHECK(violation_of([&] { attended(apart, {.parents = forked}); })
@@ -542,7 +544,8 @@ TEST_CASE("queries and results may be neighbours in one buffer, and overlap nowh
 
 TEST_CASE("a batch without tokens has no queries and no results") {
     F32 cache{shape, {.capacity = 8, .batch = 8}};
-    Cache<StandardV<float>> latent{CacheShape{1, 2, dim, 0}, {.capacity = 8, .batch = 8}};
+    Cache<StandardV<float>> latent{CacheShape{.layers = 1, .kv_heads = 2, .head_dim = dim, .value_dim = 0},
+                                   {.capacity = 8, .batch = 8}};
     const auto attend_to_nothing = [](auto pass, int value_dim) {
         Floats out, one(1);
         attend(pass, 0, Floats{}, out);
@@ -550,18 +553,18 @@ TEST_CASE("a batch without tokens has no queries and no results") {
               == "attend: the results are 1 elements, expected a multiple of 0 for [0 tokens, heads, "
                      + std::to_string(value_dim) + "]");
     };
-    attend_to_nothing(cache.begin(Tokens{}).value(), dim);
+    attend_to_nothing(cache.begin(BatchBuilder{}).value(), dim);
     attend_to_nothing(cache.reserve(0), dim);
-    attend_to_nothing(latent.begin(Tokens{}).value(), 1);
+    attend_to_nothing(latent.begin(BatchBuilder{}).value(), 1);
 }
 
 TEST_CASE("a learned sink of -infinity is none") {
     EncoderMemory<StandardV<float>> inputs{shape, {.sequences = 2, .capacity = 8, .batch = 4}};
-    auto written = inputs.write({0}, {0}, 3).value();
+    auto written = inputs.write(Sequence{0}, Position{0}, 3).value();
     written.put(0, wave(3 * 2 * dim, 1), wave(3 * 2 * dim, 2));
     written.commit();
-    const std::vector<Position> positions{{2}, {2}};
-    const std::vector<Sequence> sequences{{0}, {1}}; // the second one sees nothing
+    const std::vector<Position> positions{Position{2}, Position{2}};
+    const std::vector<Sequence> sequences{Sequence{0}, Sequence{1}}; // the second one sees nothing
     auto pass = inputs.begin(Batch{positions, sequences}).value();
     const Floats none(heads, -infinity);
     Floats sums(2 * heads);
@@ -596,10 +599,10 @@ TEST_CASE_TEMPLATE("values that are not finite, of cells whose scores are -infin
             };
             fill(k, 0.5F);
             fill(v, 2.0F);
-            auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, length}).value();
+            auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, length}).value();
             pass.put(0, k, v);
             pass.commit();
-            auto next = cache.begin(Tokens{Sequence{0}, Position{length}, tokens}).value();
+            auto next = cache.begin(BatchBuilder{Sequence{0}, Position{length}, tokens}).value();
             const auto last = std::ptrdiff_t{length - tokens} * 2 * dim;
             next.put(0, Floats(k.begin() + last, k.end()), Floats(v.begin() + last, v.end()));
             Floats out(static_cast<std::size_t>(tokens * heads * dim));
@@ -619,8 +622,8 @@ TEST_CASE_TEMPLATE("values that are not finite, of cells whose scores are -infin
 TEST_CASE_TEMPLATE("what earlier calls left in memory does not reach a result", E, float, half, bfloat16) {
     using Memory = Cache<StandardV<E>>;
     for (const int some_dim : {1, 8, 24, 40, 129}) {
-        Memory cache{CacheShape{1, 2, some_dim}, {.capacity = 64, .batch = 64}};
-        auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 40}).value();
+        Memory cache{CacheShape{.layers = 1, .kv_heads = 2, .head_dim = some_dim}, {.capacity = 64, .batch = 64}};
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 40}).value();
         pass.put(0, wave(40 * 2 * some_dim, 1), wave(40 * 2 * some_dim, 2));
         const Floats q = wave(40 * heads * some_dim, 3);
         for (const detail::Instructions instructions : attention_test::instructions()) {
@@ -654,13 +657,13 @@ TEST_CASE("parts of a history are merged exactly") {
         const int first = i == 0 ? 0 : 12, n = i == 0 ? 12 : 8;
         EncoderMemory<StandardV<float>> part{shape, {.capacity = 64, .batch = 32}};
         for (int t = 0; t < n + 2 * i; ++t) {
-            auto written = part.write({0}, {t}, 1).value();
+            auto written = part.write(Sequence{0}, Position{t}, 1).value();
             const float* const k = keys.data_handle() + (first + t) * 2 * dim;
             const float* const v = values.data_handle() + (first + t) * 2 * dim;
             written.put(0, Floats(k, k + 2 * dim), Floats(v, v + 2 * dim));
             written.commit();
         }
-        const std::vector<Position> positions{{n - 1 + i}, {n - 1 + 2 * i}};
+        const std::vector<Position> positions{Position{n - 1 + i}, Position{n - 1 + 2 * i}};
         const std::vector<Sequence> sequences(2);
         auto reading = part.begin(Batch{positions, sequences}).value();
         const auto view = parts[static_cast<std::size_t>(i)].view();
@@ -780,11 +783,11 @@ TEST_CASE("drafted tokens in a tree see their branch alone") {
         }
         pass.put(0, k, v);
     };
-    auto text = cache.begin(Tokens{Sequence{0}, Position{0}, 3}).value();
+    auto text = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
     put(text, {1, 2, 3});
     text.commit();
-    REQUIRE(cache.copy_prefix({0}, {1}, 3));
-    const std::vector<Position> drafted{{3}, {3}, {4}, {4}};
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{3}));
+    const std::vector<Position> drafted{Position{3}, Position{3}, Position{4}, Position{4}};
     const std::vector<Sequence> one(4), other(2, Sequence{1});
     const std::vector<std::int32_t> parents{-1, -1, 0, 1};
     auto both = cache.begin(Batch{drafted, one}).value();
@@ -797,7 +800,7 @@ TEST_CASE("drafted tokens in a tree see their branch alone") {
     CHECK(violation_of([&] { both.commit(); }) == "commit: the tokens have branches, expected a pass of one branch");
     both.drop();
     for (const int branch : {0, 1}) {
-        auto alone = cache.begin(Tokens{Sequence{1}, Position{3}, 2}).value();
+        auto alone = cache.begin(BatchBuilder{Sequence{1}, Position{3}, 2}).value();
         put(alone, {10 + 10 * branch, 11 + 10 * branch});
         Floats expected(static_cast<std::size_t>(2 * heads * dim));
         attend(alone, 0, Floats(queries.begin(), queries.begin() + 2 * heads * dim), expected);

@@ -44,13 +44,13 @@ std::vector<float> stored(std::vector<float> rows, int dim) {
 template <class Layout>
 std::vector<float> results(const LayerShape& shape, const std::vector<float>& q, const std::vector<float>& k,
                            const std::vector<float>& v, int value_dim) {
-    Cache<Layout> cache{CacheShape{{shape}}, {.capacity = tokens + 1, .batch = tokens}};
+    Cache<Layout> cache{CacheShape{.each_layer = {shape}}, {.capacity = tokens + 1, .batch = tokens}};
     std::vector<float> out;
     const auto row = [&](int first, const std::vector<float>& rows) {
         return rows.data() + static_cast<std::size_t>(first) * (rows.size() / (tokens + 1));
     };
     for (const auto& [first, n] : {std::pair{0, tokens}, std::pair{tokens, 1}}) {
-        auto pass = cache.begin(Tokens{Sequence{0}, Position{first}, n}).value();
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{first}, n}).value();
         pass.put(0, row(first, k), row(first, v));
         std::vector<float> some(static_cast<std::size_t>(n * query_heads * value_dim));
         attend(pass, 0, contiguous_view(row(first, q), n, query_heads, shape.key_dim),

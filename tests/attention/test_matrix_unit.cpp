@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Products by a matrix unit beside plain loops in double: with registers that this file has in memory, on every machine,
-// and with the processor's own, where it has them.
+// Products by a matrix unit beside plain loops in double: with registers that this file has in memory, on every
+// machine, and with the processor's own, where it has them.
 #include "attended.hpp"
 #include "wide_vector.hpp"
 #include <cellar/attention/detail/packed_products.hpp>

@@ -24,7 +24,7 @@ constexpr int tokens = 2, heads = 4, kv_heads = 2, dim = 16;
 
 /// Elements [first, end) of a history, as the inputs of a sequence, because all queries see all of them.
 void write(EncoderMemory<StandardV<float>>& memory, int sequence, int first, int end) {
-    auto pass = memory.write({sequence}, {0}, end - first).value();
+    auto pass = memory.write(Sequence{sequence}, Position{0}, end - first).value();
     const Floats keys = wave(20 * kv_heads * dim, 1), values = wave(20 * kv_heads * dim, 2);
     const auto part = [&](const Floats& all) {
         return Floats(all.begin() + std::ptrdiff_t{first} * kv_heads * dim,
@@ -47,7 +47,7 @@ struct Attended {
 template <class T>
 Attended<T> attended(EncoderMemory<StandardV<float>>& memory, int sequence) {
     Attended<T> found;
-    auto pass = memory.begin(Tokens{}.add_at({sequence}, {0}, tokens)).value();
+    auto pass = memory.begin(BatchBuilder{}.add_at(Sequence{sequence}, Position{0}, tokens)).value();
     const PartialAttention<T> view = found.view();
     attend(pass, 0, wave(tokens * heads * dim, 3), view.out, {.log_sum_exp = view.log_sum_exp});
     return found;
@@ -56,7 +56,8 @@ Attended<T> attended(EncoderMemory<StandardV<float>>& memory, int sequence) {
 } // namespace
 
 TEST_CASE_TEMPLATE("results of few bits are merged within their rounding", T, half, bfloat16) {
-    EncoderMemory<StandardV<float>> memory{{1, kv_heads, dim}, {.sequences = 3, .capacity = 20, .batch = 20}};
+    EncoderMemory<StandardV<float>> memory{{.layers = 1, .kv_heads = kv_heads, .head_dim = dim},
+                                           {.sequences = 3, .capacity = 20, .batch = 20}};
     write(memory, 0, 0, 20);
     write(memory, 1, 0, 12);
     write(memory, 2, 12, 20);

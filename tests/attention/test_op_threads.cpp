@@ -33,12 +33,14 @@ constexpr int heads = 4, kv_heads = 2, dim = 16;
 
 /// 700 tokens of one sequence, and a pass of some more: several parts, whose results are joined.
 struct Attended {
-    Cache<StandardV<half>> cache{{1, kv_heads, dim}, {.capacity = 1000, .batch = 700}};
+    Cache<StandardV<half>> cache{{.layers = 1, .kv_heads = kv_heads, .head_dim = dim},
+                                 {.capacity = 1000, .batch = 700}};
 
     explicit Attended(int tokens) : q{wave(tokens * heads * dim, 3)} {
         for (const int n : {700, tokens}) {
             pass.reset();
-            pass = std::make_unique<PassOf<decltype(cache)>>(cache.begin(Tokens{{0}, cache.next({0}), n}).value());
+            pass = std::make_unique<PassOf<decltype(cache)>>(
+                cache.begin(BatchBuilder{Sequence{0}, cache.next(Sequence{0}), n}).value());
             pass->put(0, wave(n * kv_heads * dim, n), wave(n * kv_heads * dim, n + 1));
             if (n == 700) pass->commit();
         }
@@ -79,8 +81,8 @@ struct LateThread {
     }
 };
 
-/// An engine: calls op(ith) on each of its threads, and returns when all have. Thread i sleeps for delays[i] before, and
-/// does not come at all if that is negative.
+/// An engine: calls op(ith) on each of its threads, and returns when all have. Thread i sleeps for delays[i] before,
+/// and does not come at all if that is negative.
 void on_all_threads(const std::vector<std::chrono::microseconds>& delays, const std::function<void(int)>& op) {
     std::vector<std::jthread> threads;
     const auto come = [&](std::size_t i) {

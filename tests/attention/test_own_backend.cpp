@@ -46,7 +46,9 @@ struct NoPass {
 
 template <class Backend>
 Windowed<Backend> cache() {
-    return {{layers, kv_heads, dim}, {.sequences = 2, .capacity = 200, .batch = 60}, SlidingWindow<>{20, {.sinks = 3}}};
+    return {{.layers = layers, .kv_heads = kv_heads, .head_dim = dim},
+            {.sequences = 2, .capacity = 200, .batch = 60},
+            SlidingWindow<>{20, {.sinks = 3}}};
 }
 
 struct Found {
@@ -101,22 +103,23 @@ static_assert(!detail::attended_pass<int> && !detail::attended_pass<NoPass> && !
 TEST_CASE("a backend of one's own computes attention from the lists of a pass and the work of each layer") {
     Twins twins;
     const Floats slopes{0.1F, 0.05F, 0, 0.02F}, sinks{1, 0, -1, 2};
-    Tokens both;
-    for (int i = 0; i < 50; ++i) both.add({i % 2}, {i / 2});
+    BatchBuilder both;
+    for (int i = 0; i < 50; ++i) both.add(Sequence{i % 2}, Position{i / 2});
     twins.check(both, {});
-    Tokens next;
-    next.add({1}, {25}), next.add({0}, {25}), next.add({0}, {26});
+    BatchBuilder next;
+    next.add(Sequence{1}, Position{25}), next.add(Sequence{0}, Position{25}), next.add(Sequence{0}, Position{26});
     twins.check(next, {.scale = 0.7F, .soft_cap = 2, .slopes = slopes, .sinks = sinks});
-    Tokens drafts;
-    drafts.add({0}, {27}), drafts.add({0}, {28}), drafts.add({1}, {26});
+    BatchBuilder drafts;
+    drafts.add(Sequence{0}, Position{27}), drafts.add(Sequence{0}, Position{28}), drafts.add(Sequence{1}, Position{26});
     const std::vector<std::int32_t> chain{-1, 0, -1};
     twins.check(drafts, {.parents = chain}, false);
 }
 
 TEST_CASE("a backend that computes attention gets the lists of a pass once, and its tree with each layer") {
     using Own = Cache<StandardV<half>, FullCausal, DisabledShift, OwnAttention>;
-    Own memory{{layers, kv_heads, dim}, {.sequences = 1, .capacity = 100, .batch = 20, .positions = Positions::any}};
-    const std::vector<Position> positions{{0}, {1}, {1}};
+    Own memory{{.layers = layers, .kv_heads = kv_heads, .head_dim = dim},
+               {.sequences = 1, .capacity = 100, .batch = 20, .positions = Positions::any}};
+    const std::vector<Position> positions{Position{0}, Position{1}, Position{1}};
     const std::vector<Sequence> sequences(3);
     const std::vector<std::int32_t> parents{-1, 0, 0};
     auto pass = memory.begin(Batch{positions, sequences}).value();

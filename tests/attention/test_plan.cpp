@@ -26,7 +26,8 @@ std::vector<PositionRuns> sequences(const std::vector<Cell>& first, Cell step) {
     std::vector<PositionRuns> runs;
     for (const Cell cell : first) {
         runs.emplace_back(length / run);
-        for (std::int32_t i = 0; i < length / run; ++i) runs.back().insert({i * run}, (cell + i * step) * run, run);
+        for (std::int32_t i = 0; i < length / run; ++i)
+            runs.back().insert(Position{i * run}, (cell + i * step) * run, run);
     }
     return runs;
 }
@@ -69,11 +70,12 @@ TEST_CASE("items are worked on in the order of their cells") {
 }
 
 TEST_CASE("a plan serves the layers of one pass that have the same heads") {
-    Cache<StandardV<float>> cache{{2, 2, 8}, {.sequences = 1, .capacity = 64, .batch = 16}};
+    Cache<StandardV<float>> cache{{.layers = 2, .kv_heads = 2, .head_dim = 8},
+                                  {.sequences = 1, .capacity = 64, .batch = 16}};
     const std::vector<float> rows(std::size_t{5} * 2 * 8);
     constexpr int mark = 7; // in place of the window's 0 sinks, to see whether a plan is made again
     for (int begin = 0; begin < 10; begin += 5) {
-        auto pass = cache.begin(Tokens{Sequence{0}, Position{begin}, 5}).value();
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{begin}, 5}).value();
         for (int layer = 0; layer < 2; ++layer) pass.put(layer, rows, rows);
         auto source = pass.attention_source("test", 1);
         CHECK_FALSE(source.memory().is_planned);

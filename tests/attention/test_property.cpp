@@ -59,9 +59,9 @@ public:
 
     void run() {
         for (int i = draw(1, 12); i > 0; --i) {
-            if (draw_true(6)) copy({draw(0, 3)}, {draw(0, 3)});
+            if (draw_true(6)) copy(Sequence{draw(0, 3)}, Sequence{draw(0, 3)});
             if (draw_true(8))
-                for (int s = 1, from = draw(0, 3); s < 4; ++s) copy({from}, {(from + s) % 4});
+                for (int s = 1, from = draw(0, 3); s < 4; ++s) copy(Sequence{from}, Sequence{(from + s) % 4});
             if (draw_true(8)) remove();
             if (draw_true(6)) read_long_text();
             attend_to(next_tokens());
@@ -69,7 +69,9 @@ public:
     }
 
 private:
-    CacheShape shape() const { return CacheShape{std::vector<LayerShape>{{kv_heads_, key_dim_, value_dim_}}}; }
+    CacheShape shape() const {
+        return CacheShape{.each_layer = std::vector<LayerShape>{{kv_heads_, key_dim_, value_dim_}}};
+    }
     CacheLimits limits() const {
         return {.sequences = 4, .cells = 4 * 1000, .batch = 700, .positions = Positions::any};
     }
@@ -80,12 +82,13 @@ private:
     void copy(Sequence from, Sequence to) {
         const int next = fast_.next(from).value;
         const int length = draw_true() ? next : draw(0, next);
-        RC_ASSERT(fast_.copy_prefix(from, to, length).has_value() == exact_.copy_prefix(from, to, length).has_value());
+        RC_ASSERT(fast_.copy_prefix(from, to, Position{length}).has_value()
+                  == exact_.copy_prefix(from, to, Position{length}).has_value());
     }
     // Without attention, which would take long.
     void read_long_text() {
         const Sequence s{draw(0, 3)};
-        const cellar::Tokens text{s, fast_.next(s), draw(300, 700)};
+        const cellar::BatchBuilder text{s, fast_.next(s), draw(300, 700)};
         auto fast = fast_.begin(text);
         auto exact = exact_.begin(text);
         RC_ASSERT(fast.has_value() == exact.has_value());
@@ -100,13 +103,14 @@ private:
     void remove() {
         const Sequence s{draw(0, 3)};
         const int from = draw(0, fast_.next(s).value);
-        RC_ASSERT(fast_.remove(s, {from}, to_end).has_value() == exact_.remove(s, {from}, to_end).has_value());
+        RC_ASSERT(fast_.remove(s, Position{from}, to_end).has_value()
+                  == exact_.remove(s, Position{from}, to_end).has_value());
     }
 
     RandomBatch next_tokens() const {
         RandomBatch tokens;
         std::vector<int> next(4);
-        for (int s = 0; s < 4; ++s) next[static_cast<std::size_t>(s)] = fast_.next({s}).value;
+        for (int s = 0; s < 4; ++s) next[static_cast<std::size_t>(s)] = fast_.next(Sequence{s}).value;
         const bool grouped = draw_true(4);
         const bool tree = !grouped && draw_true(4);
         const int count = draw_true() ? draw(1, 6) : draw(1, 80);
@@ -115,15 +119,15 @@ private:
         std::vector<int> depth;
         for (int i = 0; i < count; ++i) {
             if (draw_true(5)) s = draw(0, 3);
-            tokens.sequences.push_back({s});
+            tokens.sequences.push_back(Sequence{s});
             if (tree) {
                 const int parent = draw(-1, i - 1);
                 const bool same = parent >= 0 && tokens.sequences[static_cast<std::size_t>(parent)].value == s;
                 tokens.parents.push_back(same ? parent : -1);
                 depth.push_back(same ? depth[static_cast<std::size_t>(parent)] + 1 : 0);
-                tokens.positions.push_back({next[static_cast<std::size_t>(s)] + depth.back()});
+                tokens.positions.push_back(Position{next[static_cast<std::size_t>(s)] + depth.back()});
             } else {
-                tokens.positions.push_back({next[static_cast<std::size_t>(s)]++});
+                tokens.positions.push_back(Position{next[static_cast<std::size_t>(s)]++});
             }
             if (in_part) tokens.stored.push_back(draw_true() ? 1 : 0);
             if (grouped) tokens.groups.push_back(draw_true() ? -1 : first_of(tokens.sequences));

@@ -10,8 +10,8 @@
 
 namespace cellar_test {
 
-/// A host backend that writes masks itself, as device backends do, and records the calls. It says that the host does not
-/// reach its memory, as a device does.
+/// A host backend that writes masks itself, as device backends do, and records the calls. It says that the host does
+/// not reach its memory, as a device does.
 struct MaskWriter : cellar::HostBackend {
     static constexpr bool host_reaches = false;
 

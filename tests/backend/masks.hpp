@@ -107,8 +107,8 @@ template <class Backend, class Window>
 void check_masks_under(const Window& window, std::int32_t padding) {
     using namespace cellar;
     const CacheLimits limits{.sequences = 3, .capacity = 300, .batch = 40, .padding = padding};
-    MaskCache<Window, HostBackend> host{CacheShape{1, 1, 1}, limits, window};
-    MaskCache<Window, Backend> other{CacheShape{1, 1, 1}, limits, window};
+    MaskCache<Window, HostBackend> host{CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits, window};
+    MaskCache<Window, Backend> other{CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits, window};
     std::mt19937 random{5};
     std::vector<int> next(3);
     for (int round = 0; round < 60; ++round) {
@@ -117,8 +117,8 @@ void check_masks_under(const Window& window, std::int32_t padding) {
         for (std::size_t left = random() % 40 + 1; left > 0; --left) {
             const auto s = random() % 3;
             if (next[s] == 300) continue;
-            positions.push_back({next[s]++});
-            sequences.push_back({static_cast<std::int32_t>(s)});
+            positions.push_back(cellar::Position{next[s]++});
+            sequences.push_back(cellar::Sequence{static_cast<std::int32_t>(s)});
         }
         auto a = host.begin({positions, sequences});
         auto b = other.begin({positions, sequences});
@@ -149,8 +149,10 @@ void check_masks_of_passes() {
 template <class Backend>
 void check_reserved_masks() {
     using namespace cellar;
-    MaskCache<FullCausal, HostBackend> host{CacheShape{1, 1, 1}, {.sequences = 1, .capacity = 100, .batch = 7}};
-    MaskCache<FullCausal, Backend> cache{CacheShape{1, 1, 1}, {.sequences = 1, .capacity = 100, .batch = 7}};
+    MaskCache<FullCausal, HostBackend> host{CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 1},
+                                            {.sequences = 1, .capacity = 100, .batch = 7}};
+    MaskCache<FullCausal, Backend> cache{CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 1},
+                                         {.sequences = 1, .capacity = 100, .batch = 7}};
     const void* address = nullptr;
     {
         auto a = host.reserve(7);
@@ -161,7 +163,7 @@ void check_reserved_masks() {
     }
     for (int p = 0; p < 98; p += 7) {
         std::vector<Position> positions;
-        for (int i = 0; i < 7; ++i) positions.push_back({p + i});
+        for (int i = 0; i < 7; ++i) positions.push_back(cellar::Position{p + i});
         const std::vector<Sequence> sequences(7);
         auto pass = cache.begin({positions, sequences});
         REQUIRE(pass);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Snapshots are paged out and in while a thread does the work of passes: the results are those of the host, and, under
-// the thread sanitizer, without a race.
+// Snapshots are offloaded and reloaded while a thread does the work of passes: the results are those of the host, and,
+// under the thread sanitizer, without a race.
 #include "../tokens.hpp"
 #include "worker.hpp"
 #include <cellar/cellar.hpp>
@@ -39,7 +39,7 @@ template <class Layout, class Backend>
 class Caches {
 public:
     void feed(int sequence, int count) {
-        const Tokens batch{{sequence}, cache.next({sequence}), count};
+        const BatchBuilder batch{Sequence{sequence}, cache.next(Sequence{sequence}), count};
         const auto size = static_cast<std::size_t>(count * heads * dim); // of the keys or values of a layer
         std::vector<float>& rows = in_use_.emplace_back(2 * layers * size);
         for (float& x : rows) x = static_cast<float>(++last_ % 2000); // halves represent them
@@ -67,47 +67,48 @@ private:
     int last_ = 0;
 
 public:
-    CacheOn<Layout, Backend> cache{CacheShape{layers, heads, dim}, {.sequences = 3, .capacity = 20, .batch = 20}};
+    CacheOn<Layout, Backend> cache{CacheShape{.layers = layers, .kv_heads = heads, .head_dim = dim},
+                                   {.sequences = 3, .capacity = 20, .batch = 20}};
 };
 
 template <class Layout, class Backend>
-std::vector<float> paged_cells(PageTo to) {
+std::vector<float> offloaded_cells(OffloadTo to) {
     Caches<Layout, Backend> c;
     for (int i = 0; i < 4; ++i)
         for (const int s : {0, 1}) c.feed(s, 2 + i); // the cells of two sequences alternate
-    std::optional<CellSnapshot> first = c.cache.snapshot({0}).value();
-    REQUIRE(c.cache.remove({0}, {0}, to_end));
-    c.cache.page_out(*first, to);
+    std::optional<CellSnapshot> first = c.cache.snapshot(Sequence{0}).value();
+    REQUIRE(c.cache.remove(Sequence{0}, Position{0}, to_end));
+    c.cache.offload(*first, to);
     c.feed(2, 20); // some in the cells that the snapshot gave up
     c.feed(1, 3);
-    CellSnapshot second = c.cache.snapshot({1}, {0}, {9}).value();
-    c.cache.page_out(second, to);
-    CellSnapshot tail = c.cache.split(second, {4}).value(); // while the rows may still be copied
+    CellSnapshot second = c.cache.snapshot(Sequence{1}, Position{0}, Position{9}).value();
+    c.cache.offload(second, to);
+    CellSnapshot tail = c.cache.split(second, Position{4}).value(); // while the rows may still be copied
     REQUIRE(c.cache.merge(second, std::move(tail)));
-    REQUIRE(c.cache.remove({2}, {5}, to_end));
-    REQUIRE(c.cache.restore({0}, *first, {11}));
+    REQUIRE(c.cache.remove(Sequence{2}, Position{5}, to_end));
+    REQUIRE(c.cache.restore(Sequence{0}, *first, Position{11}));
     c.feed(0, 2);
     first.reset(); // its rows may still be copied
-    REQUIRE(c.cache.remove({1}, {0}, to_end));
-    REQUIRE(c.cache.page_in(second));
-    REQUIRE(c.cache.restore({1}, second));
+    REQUIRE(c.cache.remove(Sequence{1}, Position{0}, to_end));
+    REQUIRE(c.cache.reload(second));
+    REQUIRE(c.cache.restore(Sequence{1}, second));
     c.feed(1, 4);
     return c.elements();
 }
 
 /// Two neighbours that lie in different places.
 template <class Backend>
-std::vector<float> joined_cells(PageTo parent_to, PageTo child_to) {
+std::vector<float> joined_cells(OffloadTo parent_to, OffloadTo child_to) {
     Caches<StandardV<half>, Backend> c;
     c.feed(0, 10);
-    CellSnapshot parent = c.cache.snapshot({0}, {0}, {4}).value();
-    CellSnapshot child = c.cache.snapshot({0}, {4}, {10}).value();
-    c.cache.page_out(parent, parent_to);
-    c.cache.page_out(child, child_to);
+    CellSnapshot parent = c.cache.snapshot(Sequence{0}, Position{0}, Position{4}).value();
+    CellSnapshot child = c.cache.snapshot(Sequence{0}, Position{4}, Position{10}).value();
+    c.cache.offload(parent, parent_to);
+    c.cache.offload(child, child_to);
     REQUIRE(c.cache.merge(parent, std::move(child)));
-    REQUIRE(c.cache.remove({0}, {0}, to_end));
+    REQUIRE(c.cache.remove(Sequence{0}, Position{0}, to_end));
     c.feed(1, 10);
-    REQUIRE(c.cache.restore({0}, parent));
+    REQUIRE(c.cache.restore(Sequence{0}, parent));
     return c.elements();
 }
 
@@ -134,7 +135,7 @@ public:
         memory.fence();
         std::vector<float> all;
         for (int layer = 0; layer < 2; ++layer) {
-            const auto view = memory.template view<Sum>(layer, memory.state({sequence}));
+            const auto view = memory.template view<Sum>(layer, memory.state(Sequence{sequence}));
             for (std::int64_t a = 0; a < view.extent(0); ++a)
                 for (std::int64_t b = 0; b < view.extent(1); ++b) all.push_back(view(a, b));
         }
@@ -158,25 +159,25 @@ private:
 };
 
 template <class Backend>
-std::vector<float> paged_states(PageTo to) {
+std::vector<float> offloaded_states(OffloadTo to) {
     States<Backend> s;
     s.feed(text(0, 0, 5) + text(1, 0, 3, 50));
-    auto snapshot = std::make_unique<StateSnapshot>(s.memory.snapshot({0}).value());
-    REQUIRE(s.memory.remove({0}, {0}, to_end));
-    s.memory.page_out(*snapshot, to);
+    auto snapshot = std::make_unique<StateSnapshot>(s.memory.snapshot(Sequence{0}).value());
+    REQUIRE(s.memory.remove(Sequence{0}, Position{0}, to_end));
+    s.memory.offload(*snapshot, to);
     s.feed(text(2, 0, 4, 70) + text(1, 3, 2, 53));
-    REQUIRE(s.memory.restore({0}, *snapshot));
-    REQUIRE(s.memory.restore({2}, *snapshot));
+    REQUIRE(s.memory.restore(Sequence{0}, *snapshot));
+    REQUIRE(s.memory.restore(Sequence{2}, *snapshot));
     s.feed(text(0, 5, 2, 90));
-    REQUIRE(s.memory.page_in(*snapshot));
-    REQUIRE(s.memory.restore({1}, *snapshot));
+    REQUIRE(s.memory.reload(*snapshot));
+    REQUIRE(s.memory.restore(Sequence{1}, *snapshot));
     s.feed(text(1, 5, 1, 95));
-    s.memory.page_out(*snapshot, to);
-    REQUIRE(s.memory.restore({2}, *snapshot));
+    s.memory.offload(*snapshot, to);
+    REQUIRE(s.memory.restore(Sequence{2}, *snapshot));
     snapshot.reset(); // its state may still be copied
     s.feed(text(2, 5, 1, 99));
-    auto another = std::make_unique<StateSnapshot>(s.memory.snapshot({2}).value());
-    s.memory.page_out(*another, to);
+    auto another = std::make_unique<StateSnapshot>(s.memory.snapshot(Sequence{2}).value());
+    s.memory.offload(*another, to);
     another.reset();
     std::vector<float> all = s.elements(0);
     for (const int sequence : {1, 2})
@@ -186,32 +187,33 @@ std::vector<float> paged_states(PageTo to) {
 
 } // namespace
 
-TEST_CASE("cells are paged out and in while a thread works on passes, as on the host") {
-    for (const PageTo to : {PageTo::host, PageTo::pinned_host, PageTo::backend}) {
-        CHECK(paged_cells<StandardV<half>, WorkerBackend>(to) == paged_cells<StandardV<half>, HostBackend>(to));
-        CHECK(paged_cells<PermutedV<float>, WorkerBackend>(to) == paged_cells<PermutedV<float>, HostBackend>(to));
+TEST_CASE("cells are offloaded and reloaded while a thread works on passes, as on the host") {
+    for (const OffloadTo to : {OffloadTo::host, OffloadTo::pinned_host, OffloadTo::backend}) {
+        CHECK(offloaded_cells<StandardV<half>, WorkerBackend>(to) == offloaded_cells<StandardV<half>, HostBackend>(to));
+        CHECK(offloaded_cells<PermutedV<float>, WorkerBackend>(to)
+              == offloaded_cells<PermutedV<float>, HostBackend>(to));
     }
 }
 
 TEST_CASE("neighbours in different places are joined while a thread works on them, as on the host") {
-    for (const PageTo parent : {PageTo::host, PageTo::pinned_host, PageTo::backend})
-        for (const PageTo child : {PageTo::host, PageTo::pinned_host, PageTo::backend})
+    for (const OffloadTo parent : {OffloadTo::host, OffloadTo::pinned_host, OffloadTo::backend})
+        for (const OffloadTo child : {OffloadTo::host, OffloadTo::pinned_host, OffloadTo::backend})
             CHECK(joined_cells<WorkerBackend>(parent, child) == joined_cells<HostBackend>(parent, child));
 }
 
-TEST_CASE("states are paged out and in while a thread works on passes, as on the host") {
-    for (const PageTo to : {PageTo::host, PageTo::pinned_host, PageTo::backend})
-        CHECK(paged_states<WorkerBackend>(to) == paged_states<HostBackend>(to));
+TEST_CASE("states are offloaded and reloaded while a thread works on passes, as on the host") {
+    for (const OffloadTo to : {OffloadTo::host, OffloadTo::pinned_host, OffloadTo::backend})
+        CHECK(offloaded_states<WorkerBackend>(to) == offloaded_states<HostBackend>(to));
 }
 
-TEST_CASE("a cache that is destroyed waits for a snapshot that is being paged out") {
-    for (const PageTo to : {PageTo::host, PageTo::pinned_host, PageTo::backend}) {
+TEST_CASE("a cache that is destroyed waits for a snapshot that is being offloaded") {
+    for (const OffloadTo to : {OffloadTo::host, OffloadTo::pinned_host, OffloadTo::backend}) {
         std::optional<CellSnapshot> snapshot;
         {
             Caches<StandardV<float>, WorkerBackend> c;
             c.feed(0, 10);
-            snapshot = c.cache.snapshot({0}).value();
-            c.cache.page_out(*snapshot, to);
+            snapshot = c.cache.snapshot(Sequence{0}).value();
+            c.cache.offload(*snapshot, to);
         }
         snapshot.reset();
     }

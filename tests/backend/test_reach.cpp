@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "backend/mask_writer.hpp"
 #include <cellar/attention/attend.hpp>
-#include <cellar/backend/paged_memory.hpp>
+#include <cellar/backend/offloaded_memory.hpp>
 #include <cellar/cellar.hpp>
 
 #include <doctest/doctest.h>
@@ -27,32 +27,33 @@ struct Apart : HostBackend {
 };
 
 template <class Backend>
-bool is_staged(PageTo to) {
+bool is_staged(OffloadTo to) {
     Backend backend;
-    return detail::PagedMemory<float, Backend>{backend, 4, to}.is_staged();
+    return detail::OffloadedMemory<float, Backend>{backend, 4, to}.is_staged();
 }
 
 template <class Backend>
-bool is_on_host(PageTo to) {
+bool is_on_host(OffloadTo to) {
     Backend backend;
-    return detail::PagedMemory<float, Backend>{backend, 4, to}.is_on_host();
+    return detail::OffloadedMemory<float, Backend>{backend, 4, to}.is_on_host();
 }
 
 } // namespace
 
 TEST_CASE("memory on the host is staged for a backend that does not reach it, whoever writes masks") {
-    CHECK_FALSE(is_staged<Unified>(PageTo::host));
-    CHECK_FALSE(is_staged<Unified>(PageTo::backend));
-    CHECK(is_staged<Apart>(PageTo::host));
-    CHECK_FALSE(is_staged<Apart>(PageTo::backend));
-    CHECK(is_on_host<Unified>(PageTo::backend));
-    CHECK(is_on_host<Apart>(PageTo::host));
-    CHECK_FALSE(is_on_host<Apart>(PageTo::backend));
+    CHECK_FALSE(is_staged<Unified>(OffloadTo::host));
+    CHECK_FALSE(is_staged<Unified>(OffloadTo::backend));
+    CHECK(is_staged<Apart>(OffloadTo::host));
+    CHECK_FALSE(is_staged<Apart>(OffloadTo::backend));
+    CHECK(is_on_host<Unified>(OffloadTo::backend));
+    CHECK(is_on_host<Apart>(OffloadTo::host));
+    CHECK_FALSE(is_on_host<Apart>(OffloadTo::backend));
 }
 
 TEST_CASE("the host attends over memory that it shares with a backend that writes masks") {
-    Cache<StandardV<float>, FullCausal, DisabledShift, Unified> cache{CacheShape{1, 1, 1}, {.capacity = 4, .batch = 2}};
-    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 1}).value();
+    Cache<StandardV<float>, FullCausal, DisabledShift, Unified> cache{
+        CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 4, .batch = 2}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 1}).value();
     pass.put(0, std::vector{1.0F}, std::vector{3.0F});
     std::vector<float> out(1);
     attend(pass, 0, std::vector{1.0F}, out);
@@ -62,16 +63,17 @@ TEST_CASE("the host attends over memory that it shares with a backend that write
     pass.commit();
 }
 
-TEST_CASE("a snapshot of a backend that does not reach the host is paged out and in through memory of the backend") {
-    Cache<StandardV<float>, FullCausal, DisabledShift, Apart> cache{CacheShape{1, 1, 1}, {.capacity = 4, .batch = 2}};
-    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 2}).value();
+TEST_CASE("a snapshot of a backend that does not reach the host is offloaded and in through memory of the backend") {
+    Cache<StandardV<float>, FullCausal, DisabledShift, Apart> cache{
+        CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 4, .batch = 2}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 2}).value();
     pass.put(0, std::vector{1.0F, 2.0F}, std::vector{3.0F, 4.0F});
     pass.commit();
     auto snapshot = cache.snapshot(Sequence{0}).value();
-    cache.page_out(snapshot);
-    REQUIRE(cache.remove(Sequence{0}, {0}, to_end));
+    cache.offload(snapshot);
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
     REQUIRE(cache.restore(Sequence{0}, snapshot));
-    auto next = cache.begin(Tokens{Sequence{0}, Position{2}, 1}).value();
+    auto next = cache.begin(BatchBuilder{Sequence{0}, Position{2}, 1}).value();
     next.put(0, std::vector{5.0F}, std::vector{6.0F});
     std::vector<float> seen;
     for (const CellRange run : next.visible(0))

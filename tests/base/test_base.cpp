@@ -35,9 +35,9 @@ TEST_CASE("positions are ordered and differ by numbers of tokens") {
 }
 
 TEST_CASE("sequences and positions are keys of unordered containers") {
-    std::unordered_map<Sequence, Position> users{{{3}, {30}}, {{4}, {40}}};
-    CHECK(users.at({4}) == Position{40});
-    const std::unordered_set<Position> positions{{1}, {2}, {1}};
+    std::unordered_map<Sequence, Position> users{{Sequence{3}, Position{30}}, {Sequence{4}, Position{40}}};
+    CHECK(users.at(Sequence{4}) == Position{40});
+    const std::unordered_set<Position> positions{Position{1}, Position{2}, Position{1}};
     CHECK(positions.size() == 2);
 }
 

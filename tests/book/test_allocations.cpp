@@ -29,13 +29,15 @@ using TestCache = Cache<PermutedV<half>, Window>;
 template <WindowPolicy Window>
 struct Decoding {
     Decoding(const Window& window, std::int32_t count)
-        : cache{CacheShape{layers, heads, dim}, {.sequences = count, .capacity = capacity, .batch = batch}, window},
+        : cache{CacheShape{.layers = layers, .kv_heads = heads, .head_dim = dim},
+                {.sequences = count, .capacity = capacity, .batch = batch},
+                window},
           keys(static_cast<std::size_t>(count) * heads * dim, 1.0F),
           own_mask(static_cast<std::size_t>(count * cache.cells())),
           own_cells(static_cast<std::size_t>(count)) {
         for (std::int32_t s = 0; s < count; ++s) {
-            sequences.push_back({s});
-            positions.push_back({0});
+            sequences.push_back(Sequence{s});
+            positions.push_back(Position{0});
         }
         cache.reserve_lists(capacity, 16);
         auto reserved = cache.reserve(count);
@@ -90,8 +92,8 @@ std::int64_t allocations_of(const Window& window, std::int32_t sequences, int st
         decoding.step(true, i % 16 == 0);
         counting = false;
         if (!restart || decoding.positions[0].value < capacity) continue;
-        for (const Sequence s : decoding.sequences) REQUIRE(decoding.cache.remove(s, {0}, to_end).has_value());
-        for (Position& p : decoding.positions) p = {0};
+        for (const Sequence s : decoding.sequences) REQUIRE(decoding.cache.remove(s, Position{0}, to_end).has_value());
+        for (Position& p : decoding.positions) p = Position{0};
     }
     CHECK_FALSE(decoding.refused);
     CHECK(decoding.used > 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Compares the choice of cells by blocks with a plain scan of all cells.
-#include <cellar/base/tokens.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/book/audit.hpp>
 #include <cellar/book/cache_book.hpp>
 #include <cellar/book/cell_pool.hpp>
@@ -249,19 +249,19 @@ using Book = CacheBook<FullCausal>;
 
 std::vector<Cell> cells_of(const Book& book, Sequence s) {
     std::vector<Cell> cells;
-    book.table().record(s).runs.for_each({0}, to_end, [&](Position, Cell cell, std::int32_t n) {
+    book.table().record(s).runs.for_each(Position{0}, to_end, [&](Position, Cell cell, std::int32_t n) {
         for (std::int32_t i = 0; i < n; ++i) cells.push_back(cell + i);
     });
     return cells;
 }
 
 /// Decode steps, prompts, or both, of sequences in any order.
-Tokens draw_batch(const Model& model, Random& random) {
-    Tokens tokens;
+BatchBuilder draw_batch(const Model& model, Random& random) {
+    BatchBuilder tokens;
     std::vector<int> next;
     for (const std::vector<Cell>& s : model.sequences) next.push_back(static_cast<int>(s.size()));
     const auto add = [&](int s, int n) {
-        tokens.add({s}, {next[static_cast<std::size_t>(s)]}, n);
+        tokens.add(Sequence{s}, Position{next[static_cast<std::size_t>(s)]}, n);
         next[static_cast<std::size_t>(s)] += n;
     };
     const int kind = random(0, 3);
@@ -277,7 +277,7 @@ Tokens draw_batch(const Model& model, Random& random) {
     return tokens;
 }
 
-void advance(Model& model, const Tokens& tokens) {
+void advance(Model& model, const BatchBuilder& tokens) {
     const Batch batch = tokens;
     for (std::size_t i = 0, n = 0; i < batch.sequences.size(); i += n) {
         for (n = 1; i + n < batch.sequences.size() && batch.sequences[i + n] == batch.sequences[i];) ++n;
@@ -306,14 +306,14 @@ TEST_CASE("by blocks, sequences get the cells of the rule, whatever they do") {
             if (choice == 0) {
                 const Sequence to{random(0, sequences - 1)};
                 const int shared = random(0, 1) == 0 ? length : random(0, length);
-                book.prepare_copy_prefix(s, to, shared);
-                book.finish_copy_prefix(s, to, shared);
+                book.prepare_copy_prefix(s, to, Position{shared});
+                book.finish_copy_prefix(s, to, Position{shared});
                 const std::vector<Cell> prefix{own.begin(), own.begin() + shared};
                 if (s != to) model.sequences[static_cast<std::size_t>(to.value)] = prefix;
             } else if (choice <= 3) {
                 const int begin = choice == 1 ? 0 : random(0, length);
                 const int end = random(0, 2) != 0 ? length : random(begin, length);
-                auto removal = book.prepare_remove(s, {begin}, {end}, MovedKeys::rotated, begin - end);
+                auto removal = book.prepare_remove(s, Position{begin}, Position{end}, MovedKeys::rotated, begin - end);
                 if (removal) {
                     book.finish_remove(*removal);
                     if (removal->closes_gap()) {
@@ -323,7 +323,7 @@ TEST_CASE("by blocks, sequences get the cells of the rule, whatever they do") {
                     }
                 }
             } else {
-                const Tokens tokens = draw_batch(model, random);
+                const BatchBuilder tokens = draw_batch(model, random);
                 const Flags free = model.free();
                 const bool fits = tokens.size() <= std::count(free.begin(), free.end(), true);
                 REQUIRE(book.prepare_open(tokens).has_value() == fits);
@@ -334,7 +334,7 @@ TEST_CASE("by blocks, sequences get the cells of the rule, whatever they do") {
                 book.prepare_tokens(tokens);
                 book.open(tokens);
                 for (int each = 0; each < sequences; ++each)
-                    REQUIRE(cells_of(book, {each}) == next.sequences[static_cast<std::size_t>(each)]);
+                    REQUIRE(cells_of(book, Sequence{each}) == next.sequences[static_cast<std::size_t>(each)]);
                 if (random(0, 4) == 0) {
                     book.drop();
                 } else {
@@ -343,7 +343,7 @@ TEST_CASE("by blocks, sequences get the cells of the rule, whatever they do") {
                 }
             }
             for (int each = 0; each < sequences; ++each)
-                REQUIRE(cells_of(book, {each}) == model.sequences[static_cast<std::size_t>(each)]);
+                REQUIRE(cells_of(book, Sequence{each}) == model.sequences[static_cast<std::size_t>(each)]);
         }
         REQUIRE(audit(book.table()).empty());
     }
@@ -360,7 +360,7 @@ TEST_CASE("by blocks, what is taken ends where it was said to, also if others ar
         for (Cell c = random(0, 300); c < cells; c += random(0, 2) == 0 ? 1 : random(1, 300)) {
             const int n = std::min(cells - c, random(1, random(0, 1) == 0 ? 4 : 200));
             PositionRuns runs{1};
-            runs.insert({0}, c, n);
+            runs.insert(Position{0}, c, n);
             const_cast<FreeCells&>(pool.free()).take(c, n);
             pool.share(c, n);
             used.push_back({c, n});
@@ -400,14 +400,14 @@ TEST_CASE("by blocks, 64 sequences that decode in turn are runs of 64 cells") {
     Book book{{.cells = sequences * 640, .sequences = sequences, .batch = sequences, .choice = Choice::blocks},
               FullCausal{}};
     for (int p = 0; p < 640; ++p) {
-        Tokens step;
-        for (int s = 0; s < sequences; ++s) step.add({s}, {p});
+        BatchBuilder step;
+        for (int s = 0; s < sequences; ++s) step.add(Sequence{s}, Position{p});
         REQUIRE(book.prepare_open(step));
         book.open(step);
         book.commit();
     }
     CHECK(book.table().free().count() == 0);
-    for (int s = 0; s < sequences; ++s) CHECK(book.table().record({s}).runs.runs() <= 10);
+    for (int s = 0; s < sequences; ++s) CHECK(book.table().record(Sequence{s}).runs.runs() <= 10);
 }
 
 } // namespace test_blocks

@@ -67,8 +67,8 @@ CellRange naive_longest(const Flags& free) {
 template <class Visit>
 void for_each_words(Cell first, std::int32_t n, Visit visit) {
     PositionRuns runs{1};
-    runs.insert({0}, first, n);
-    runs.for_each_words({0}, to_end, visit);
+    runs.insert(Position{0}, first, n);
+    runs.for_each_words(Position{0}, to_end, visit);
 }
 
 std::vector<CellRange> listed(BitRuns runs) {

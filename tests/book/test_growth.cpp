@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Books whose sequences reserve memory as they grow.
-#include <cellar/base/tokens.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/book/audit.hpp>
 #include <cellar/book/cache_book.hpp>
 #include <cellar/window/sliding_window.hpp>
@@ -52,13 +52,13 @@ std::vector<std::vector<CellRange>> visible(Book& book) {
     return rows;
 }
 
-Tokens random_batch(const Book& book, Random& random) {
-    Tokens tokens;
+BatchBuilder random_batch(const Book& book, Random& random) {
+    BatchBuilder tokens;
     const bool one_each = random(0, 1) == 0;
     for (int i = random(1, 3); i > 0; --i) {
         const Sequence s{random(0, sequences - 1)};
         const int first = random(0, 9) == 0 ? random(0, book.next(s).value) : book.next(s).value;
-        for (int n = one_each ? 1 : random(1, 190), p = 0; p < n; ++p) tokens.add(s, {first + p});
+        for (int n = one_each ? 1 : random(1, 190), p = 0; p < n; ++p) tokens.add(s, Position{first + p});
     }
     return tokens;
 }
@@ -85,14 +85,14 @@ TEST_CASE("a book that planned no memory agrees with one that planned all of it"
                 const Sequence to{random(0, sequences - 1)};
                 const int length = random(0, complete.next(s).value);
                 both([&](Book& b) {
-                    b.prepare_copy_prefix(s, to, length);
-                    b.finish_copy_prefix(s, to, length);
+                    b.prepare_copy_prefix(s, to, Position{length});
+                    b.finish_copy_prefix(s, to, Position{length});
                 });
             } else if (choice == 1) {
                 const int begin = random(0, complete.next(s).value);
                 const int end = random(0, 1) == 0 ? INT32_MAX : random(begin, complete.next(s).value);
                 both([&](Book& b) {
-                    auto removal = b.prepare_remove(s, {begin}, {end}, MovedKeys::rotated, begin - end);
+                    auto removal = b.prepare_remove(s, Position{begin}, Position{end}, MovedKeys::rotated, begin - end);
                     if (removal) b.finish_remove(*removal);
                 });
             } else if (choice == 3 && random(0, 1) == 0) {
@@ -115,7 +115,7 @@ TEST_CASE("a book that planned no memory agrees with one that planned all of it"
                     b.finish_defragment(moves);
                 });
             } else {
-                const Tokens tokens = random_batch(complete, random);
+                const BatchBuilder tokens = random_batch(complete, random);
                 const bool look = random(0, 5) == 0;
                 const bool keep = random(0, 2) != 0;
                 const auto prepare = [&](Book& b) { return look ? b.prepare_look(tokens) : b.prepare_open(tokens); };
@@ -138,23 +138,23 @@ TEST_CASE("a book that planned no memory agrees with one that planned all of it"
 TEST_CASE("a defragmentation prepares room for the runs that it divides a snapshot into, and for no more") {
     constexpr std::int32_t n = 20;
     Book book = test_growth::book(cells, 0, 0, Choice::lowest);
-    const auto add = [&](const Tokens& tokens) {
+    const auto add = [&](const BatchBuilder& tokens) {
         REQUIRE(book.prepare_open(tokens));
         book.open(tokens);
         book.commit();
     };
-    add(Tokens{{3}, {0}, n});
-    const KeptCellsPointer stays = book.prepare_keep({3}, {0}, {n}, Resuming::checked).value();
-    book.finish_keep({3}, *stays);
+    add(BatchBuilder{Sequence{3}, Position{0}, n});
+    const KeptCellsPointer stays = book.prepare_keep(Sequence{3}, Position{0}, Position{n}, Resuming::checked).value();
+    book.finish_keep(Sequence{3}, *stays);
     for (std::int32_t p = 0; p < n; ++p) {
-        add(Tokens{{0}, {p}, 1});
-        add(Tokens{{1}, {p}, 1});
+        add(BatchBuilder{Sequence{0}, Position{p}, 1});
+        add(BatchBuilder{Sequence{1}, Position{p}, 1});
     }
-    add(Tokens{{2}, {0}, n});
-    const KeptCellsPointer kept = book.prepare_keep({2}, {0}, {n}, Resuming::checked).value();
-    book.finish_keep({2}, *kept);
+    add(BatchBuilder{Sequence{2}, Position{0}, n});
+    const KeptCellsPointer kept = book.prepare_keep(Sequence{2}, Position{0}, Position{n}, Resuming::checked).value();
+    book.finish_keep(Sequence{2}, *kept);
     for (const Sequence s : {Sequence{1}, Sequence{2}}) { // leaves a hole behind each cell of sequence 0
-        auto removal = book.prepare_remove(s, {0}, to_end, MovedKeys::rotated, 0);
+        auto removal = book.prepare_remove(s, Position{0}, to_end, MovedKeys::rotated, 0);
         book.finish_remove(*removal);
     }
     const Defragmentation moves = book.prepare_defragment();

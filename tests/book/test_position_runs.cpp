@@ -34,7 +34,7 @@ struct Random {
 
 std::vector<Token> listed(const PositionRuns& runs, std::int32_t from, std::int32_t to) {
     std::vector<Token> tokens;
-    runs.for_each({from}, {to}, [&](Position p, Cell cell, std::int32_t n) {
+    runs.for_each(Position{from}, Position{to}, [&](Position p, Cell cell, std::int32_t n) {
         for (std::int32_t i = 0; i < n; ++i) tokens.push_back({p.value + i, cell + i});
     });
     return tokens;
@@ -48,7 +48,7 @@ struct Mirror {
 
     void insert(std::int32_t position, std::int32_t n) {
         runs.reserve(2 * n + 1);
-        runs.insert({position}, next_cell, n);
+        runs.insert(Position{position}, next_cell, n);
         for (std::int32_t i = 0; i < n; ++i) {
             const auto after = std::upper_bound(tokens.begin(), tokens.end(), position + i,
                                                 [](std::int32_t p, const Token& t) { return p < t.position; });
@@ -62,23 +62,23 @@ struct Mirror {
         Mirror expected = {PositionRuns{0}, tokens, next_cell};
         for (std::int32_t i = 0; i <= n; ++i) expected.insert(position, 1);
         runs.reserve(2 * n + 2);
-        runs.insert({position}, next_cell, 1);
+        runs.insert(Position{position}, next_cell, 1);
         std::vector<Cell> cells(static_cast<std::size_t>(n));
         std::iota(cells.begin(), cells.end(), next_cell + 1);
-        runs.insert_again({position}, cells.data(), n);
+        runs.insert_again(Position{position}, cells.data(), n);
         tokens = expected.tokens;
         next_cell = expected.next_cell;
     }
 
     void erase(std::int32_t from, std::int32_t to) {
         runs.reserve(1);
-        runs.erase({from}, {to});
+        runs.erase(Position{from}, Position{to});
         std::erase_if(tokens, [=](const Token& t) { return from <= t.position && t.position < to; });
     }
 
     void close_gap(std::int32_t from, std::int32_t to) {
         runs.reserve(1);
-        runs.close_gap({from}, {to});
+        runs.close_gap(Position{from}, Position{to});
         std::erase_if(tokens, [=](const Token& t) { return from <= t.position && t.position < to; });
         for (Token& t : tokens)
             if (t.position >= to) t.position -= to - from;
@@ -88,7 +88,7 @@ struct Mirror {
     void relocate(std::int32_t from, const std::vector<Cell>& cells) {
         const std::int64_t more = runs.tokens() - runs.runs();
         runs.reserve(more);
-        runs.relocate({from}, more, [&](Cell cell, std::int32_t n) {
+        runs.relocate(Position{from}, more, [&](Cell cell, std::int32_t n) {
             const auto first = cells.begin() + cell;
             std::int32_t count = 1;
             while (count < n && first[count] == first[0] + count) ++count;
@@ -123,13 +123,13 @@ void compare(const Mirror& mirror, Random& random) {
         const int to = random(0, 70);
         CAPTURE(from);
         CAPTURE(to);
-        REQUIRE(runs.covers({from}, {to}) == mirror.covers(from, to));
+        REQUIRE(runs.covers(Position{from}, Position{to}) == mirror.covers(from, to));
         std::vector<Token> within;
         for (const Token& t : mirror.tokens)
             if (from <= t.position && t.position < to) within.push_back(t);
         REQUIRE(listed(runs, from, to) == within);
         std::set<Cell> cells;
-        runs.for_each_word({from}, {to}, [&](std::int64_t at, detail::Word bits) {
+        runs.for_each_word(Position{from}, Position{to}, [&](std::int64_t at, detail::Word bits) {
             REQUIRE(bits != 0);
             for (; bits != 0; bits &= bits - 1) {
                 const bool first_time = cells.insert(static_cast<Cell>(at * 64 + std::countr_zero(bits))).second;
@@ -138,7 +138,7 @@ void compare(const Mirror& mirror, Random& random) {
         });
         REQUIRE(cells.size() == within.size());
         for (const Token& t : within) REQUIRE(cells.contains(t.cell));
-        runs.for_each_words({from}, {to}, [&](const detail::CellsOfWords& words) {
+        runs.for_each_words(Position{from}, Position{to}, [&](const detail::CellsOfWords& words) {
             REQUIRE((words.words == 1 || (words.words > 1 && words.cells == ~detail::Word{0})));
             for (std::int64_t cell = words.at * 64; cell < (words.at + words.words) * 64; ++cell)
                 if ((words.cells >> (cell % 64) & 1) != 0) REQUIRE(cells.erase(static_cast<Cell>(cell)) == 1);
@@ -152,7 +152,7 @@ void compare(const Mirror& mirror, Random& random) {
 TEST_CASE("position runs: two sequences share what has the same tokens in the same cells") {
     const auto runs = [](std::initializer_list<PositionRun> list) {
         PositionRuns made{8};
-        for (const PositionRun& run : list) made.insert({run.position}, run.cell, run.count);
+        for (const PositionRun& run : list) made.insert(Position{run.position}, run.cell, run.count);
         return made;
     };
     const PositionRuns one = runs({{0, 10, 5, 0}, {5, 40, 3, 0}, {8, 80, 4, 0}});
@@ -183,7 +183,7 @@ TEST_CASE("position runs: long runs are visited several words at a time, and eac
              cell += 64 * random(0, 2) + random(0, 1) * random(1, 90)) {
             const std::int32_t n = random(0, 2) == 0 ? 64 * random(1, 4) : random(1, 300);
             runs.reserve(2);
-            runs.insert({static_cast<std::int32_t>(cells.size())}, cell, n);
+            runs.insert(Position{static_cast<std::int32_t>(cells.size())}, cell, n);
             for (std::int32_t i = 0; i < n; ++i) cells.push_back(cell + i);
             cell += n;
         }
@@ -191,7 +191,7 @@ TEST_CASE("position runs: long runs are visited several words at a time, and eac
         const int to = random(900, 2000);
         std::set<Cell> expected{cells.begin() + std::min(from, to), cells.begin() + to};
         int several = 0;
-        runs.for_each_words({from}, {to}, [&](const detail::CellsOfWords& words) {
+        runs.for_each_words(Position{from}, Position{to}, [&](const detail::CellsOfWords& words) {
             several += words.words > 1 ? 1 : 0;
             for (std::int64_t cell = words.at * 64; cell < (words.at + words.words) * 64; ++cell)
                 if ((words.cells >> (cell % 64) & 1) != 0) REQUIRE(expected.erase(static_cast<Cell>(cell)) == 1);
@@ -240,7 +240,7 @@ TEST_CASE("position runs: random changes agree with an ordered list") {
                 const auto i = random(0, static_cast<int>(mirror.tokens.size()) - 1);
                 const Token token = mirror.tokens[static_cast<std::size_t>(i)];
                 mirror.runs.reserve(1);
-                mirror.runs.erase_one({token.position}, token.cell);
+                mirror.runs.erase_one(Position{token.position}, token.cell);
                 mirror.tokens.erase(mirror.tokens.begin() + i);
                 break;
             }
@@ -275,34 +275,34 @@ TEST_CASE("position runs: a new gap does not hide an older one") {
     mirror.insert(0, 60);
     mirror.erase(30, 40);
     mirror.erase(10, 20);
-    CHECK(mirror.runs.covers({20}, {30}));
-    CHECK_FALSE(mirror.runs.covers({5}, {25}));
+    CHECK(mirror.runs.covers(Position{20}, Position{30}));
+    CHECK_FALSE(mirror.runs.covers(Position{5}, Position{25}));
     mirror.erase(50, 52);
-    CHECK(mirror.runs.covers({40}, {50}));
-    CHECK_FALSE(mirror.runs.covers({39}, {45}));
-    CHECK_FALSE(mirror.runs.covers({45}, {55}));
+    CHECK(mirror.runs.covers(Position{40}, Position{50}));
+    CHECK_FALSE(mirror.runs.covers(Position{39}, Position{45}));
+    CHECK_FALSE(mirror.runs.covers(Position{45}, Position{55}));
 }
 
 TEST_CASE("position runs: closing a gap joins runs that then continue each other") {
     PositionRuns runs{8};
-    runs.insert({0}, 0, 10);
-    runs.insert({10}, 50, 5);
-    runs.insert({15}, 10, 5);
-    runs.close_gap({10}, {15});
+    runs.insert(Position{0}, 0, 10);
+    runs.insert(Position{10}, 50, 5);
+    runs.insert(Position{15}, 10, 5);
+    runs.close_gap(Position{10}, Position{15});
     CHECK(runs.runs() == 1);
     CHECK(runs.last() == Position{14});
-    CHECK(runs.covers({0}, {15}));
+    CHECK(runs.covers(Position{0}, Position{15}));
 }
 
 TEST_CASE("position runs: neighbouring tokens form one run, and there are few runs while a window slides") {
     PositionRuns runs{8};
     for (std::int32_t p = 0; p < 10000; ++p) {
         runs.reserve(3);
-        runs.insert({p}, p % 64, 1);
-        if (p >= 64) runs.erase({0}, {p - 62});
+        runs.insert(Position{p}, p % 64, 1);
+        if (p >= 64) runs.erase(Position{0}, Position{p - 62});
         REQUIRE(runs.runs() <= 2);
     }
-    CHECK(runs.covers({9937}, {10000}));
+    CHECK(runs.covers(Position{9937}, Position{10000}));
 }
 
 TEST_CASE("visible cells: after every slide, the set agrees with the definition") {
@@ -324,7 +324,7 @@ TEST_CASE("visible cells: after every slide, the set agrees with the definition"
                 for (const Token& t : listed(mirror.runs, begin, end))
                     visible.erased({t.cell / 64, bit_range(t.cell % 64, 1)});
                 mirror.close_gap(begin, end);
-                visible.gap_closed({begin}, {end});
+                visible.gap_closed(Position{begin}, Position{end});
                 to = random(from, 70);
             } else if (choice <= 1) {
                 const int n = random(0, 1) == 0 ? 1 : random(1, 5);
@@ -336,14 +336,16 @@ TEST_CASE("visible cells: after every slide, the set agrees with the definition"
                 const int visible_from = random(0, position);
                 // The previous query was directly before this token, or among the first ones.
                 if (random(0, 1) == 0)
-                    visible.slide(mirror.runs, {random(0, position)}, {random(0, 1) == 0 ? position : random(0, 6)});
-                if (behind && n == 1 && visible.follow(mirror.runs, {position}, mirror.next_cell, {visible_from})) {
+                    visible.slide(mirror.runs, Position{random(0, position)},
+                                  Position{random(0, 1) == 0 ? position : random(0, 6)});
+                if (behind && n == 1
+                    && visible.follow(mirror.runs, Position{position}, mirror.next_cell, Position{visible_from})) {
                     from = visible_from;
                     to = position + 1;
                 } else if (behind) {
-                    visible.appended({position}, mirror.next_cell, n);
+                    visible.appended(Position{position}, mirror.next_cell, n);
                 } else {
-                    visible.inserted({position}, mirror.next_cell, n);
+                    visible.inserted(Position{position}, mirror.next_cell, n);
                 }
                 mirror.insert(position, n);
             } else if (choice == 2) {
@@ -358,7 +360,7 @@ TEST_CASE("visible cells: after every slide, the set agrees with the definition"
                 from = random(0, 60);
                 to = random(0, 3) == 0 ? INT32_MAX : random(from, 70);
             }
-            visible.slide(mirror.runs, {from}, {to});
+            visible.slide(mirror.runs, Position{from}, Position{to});
             std::set<Cell> expected;
             for (const Token& t : mirror.tokens)
                 if ((t.position < sinks || t.position >= from) && t.position < to) expected.insert(t.cell);
@@ -373,14 +375,14 @@ TEST_CASE("visible cells: after every slide, the set agrees with the definition"
 
 TEST_CASE("visible cells: after a query among the sinks, the next query sees all sinks") {
     PositionRuns runs{8};
-    runs.insert({0}, 0, 4);
+    runs.insert(Position{0}, 0, 4);
     CellSetMemory memory{64, 1};
     VisibleCells visible{memory, 0, 4};
-    visible.slide(runs, {0}, {2});
-    CHECK_FALSE(visible.follow(runs, {4}, 4, {0}));
-    visible.appended({4}, 4, 1);
-    runs.append({4}, 4);
-    visible.slide(runs, {0}, {5});
+    visible.slide(runs, Position{0}, Position{2});
+    CHECK_FALSE(visible.follow(runs, Position{4}, 4, Position{0}));
+    visible.appended(Position{4}, 4, 1);
+    runs.append(Position{4}, 4);
+    visible.slide(runs, Position{0}, Position{5});
     for (Cell cell = 0; cell < 5; ++cell) CHECK(visible.cells().contains(cell));
 }
 

@@ -57,10 +57,10 @@ std::vector<Row> expected_rows(const Cache& cache, const Numbers& batch) {
         Position to{0};
         for (const numbers::Token& token : batch) {
             if (token.sequence != first.sequence) continue;
-            from = std::min(from, cache.window().oldest_visible({token.position}));
+            from = std::min(from, cache.window().oldest_visible(Position{token.position}));
             to = std::max(to, Position{token.position + 1});
         }
-        Row row{{first.sequence}, {}, {}};
+        Row row{Sequence{first.sequence}, {}, {}};
         cache.visit_cells(row.sequence, [&](Position position, Cell cell, std::int32_t count) {
             for (std::int32_t i = 0; i < count; ++i) {
                 const Position p = position + i;
@@ -165,7 +165,7 @@ public:
         for (int i = 0; i < steps; ++i) step();
     }
 
-    int paged = 0;
+    int offloaded = 0;
     int passes = 0;
 
 private:
@@ -175,8 +175,8 @@ private:
     }
 
     int below(int n) { return static_cast<int>(random_() % static_cast<unsigned>(n)); }
-    Sequence any() { return {below(cache_.sequences())}; }
-    Position any_position(Sequence s) { return {below(cache_.next(s).value + 2)}; }
+    Sequence any() { return Sequence{below(cache_.sequences())}; }
+    Position any_position(Sequence s) { return Position{below(cache_.next(s).value + 2)}; }
 
     void step() {
         const Sequence s = any();
@@ -190,7 +190,7 @@ private:
             (void)cache_.remove(s, any_position(s), to_end);
             break;
         case 2:
-            (void)cache_.copy_prefix(any(), s, below(30));
+            (void)cache_.copy_prefix(any(), s, Position{below(30)});
             break;
         case 3:
             if (auto kept = cache_.snapshot(s)) snapshots_.push_back(*std::move(kept));
@@ -205,7 +205,7 @@ private:
             cache_.defragment();
             break;
         case 6:
-            if (below(4) == 0) (void)cache_.remove(s, {0}, to_end);
+            if (below(4) == 0) (void)cache_.remove(s, Position{0}, to_end);
             break;
         case 7:
             (void)cache_.schedule(s, cache_.next(s) + 1 + below(5));
@@ -218,7 +218,7 @@ private:
     void pass() {
         Numbers batch;
         std::vector<int> next;
-        for (int s = 0; s < cache_.sequences(); ++s) next.push_back(cache_.next({s}).value);
+        for (int s = 0; s < cache_.sequences(); ++s) next.push_back(cache_.next(Sequence{s}).value);
         for (int i = 0; i < 1 + below(3); ++i) {
             const int s = any().value;
             const int first = positions_ == Positions::any && below(6) == 0
@@ -230,7 +230,7 @@ private:
         }
         auto pass = numbers::begin(cache_, batch);
         if (!pass) {
-            (void)cache_.remove(any(), {0}, to_end);
+            (void)cache_.remove(any(), Position{0}, to_end);
             return;
         }
         switch (below(8)) {
@@ -254,7 +254,7 @@ private:
         const std::vector<Row> expected = expected_rows(cache_, batch);
         const auto read = [&](std::span<const std::int32_t> list) { return Read{}(cache_, list); };
         check_lists(pass, expected, read);
-        if (below(3) != 0) paged += check_pages(pass, expected, below(20) == 0 ? 2 : page_size_, read);
+        if (below(3) != 0) offloaded += check_pages(pass, expected, below(20) == 0 ? 2 : page_size_, read);
         for (std::size_t i = 0; i < batch.size(); ++i) { // the row has what each token sees
             std::set<Cell> seen;
             for (const CellRange& run : pass.visible(static_cast<std::int32_t>(i)))
@@ -276,17 +276,17 @@ private:
 
 template <class Backend, class Read, class Window>
 void run_trials(const Window& window, unsigned trials) {
-    int paged = 0;
+    int offloaded = 0;
     int passes = 0;
     for (unsigned seed = 0; seed < trials; ++seed) {
         Trial<Window, Backend, Read> trial{seed, window, seed % 2 == 0 ? Positions::any : Positions::consecutive,
                                            seed % 3 == 0 ? 1 : 3};
         trial.run(250);
-        paged += trial.paged;
+        offloaded += trial.offloaded;
         passes += trial.passes;
     }
     CHECK(passes > 60 * static_cast<int>(trials));
-    CHECK(paged > static_cast<int>(trials));
+    CHECK(offloaded > static_cast<int>(trials));
 }
 
 template <class Backend, class Read>

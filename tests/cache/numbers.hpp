@@ -55,7 +55,7 @@ auto begin(Cache& cache, const Numbers& tokens) {
 /// Puts the batch's rows in all layers that have memory of their own.
 template <class Pass>
 void put(Pass& pass, const cellar::CacheShape& shape, const Numbers& tokens) {
-    for (int layer = 0; layer < shape.layers(); ++layer) {
+    for (int layer = 0; layer < shape.layers; ++layer) {
         if (shape[layer].shares_layer >= 0) continue;
         std::vector<float> k;
         std::vector<float> v;
@@ -108,7 +108,7 @@ Held held(Cache& cache, int sequence, int layer = 0) {
     const auto keys = all_cells.keys(layer);
     const auto values = all_cells.values(layer);
     Held found;
-    cache.visit_cells({sequence}, [&](cellar::Position, cellar::Cell cell, std::int32_t count) {
+    cache.visit_cells(cellar::Sequence{sequence}, [&](cellar::Position, cellar::Cell cell, std::int32_t count) {
         for (int c = cell; c < cell + count; ++c)
             found.emplace_back(static_cast<float>(values(c, 0, 0)), static_cast<float>(keys(c, 0, 0)));
     });
@@ -126,9 +126,9 @@ template <class Cache>
 std::string portrait(Cache& cache) {
     std::string all = cellar::describe(cache);
     for (int s = 0; s < cache.limits().sequences; ++s)
-        for (int p = 0; p < 40; ++p) all += cache.can_resume({s}, {p}) ? 'y' : 'n';
+        for (int p = 0; p < 40; ++p) all += cache.can_resume(cellar::Sequence{s}, cellar::Position{p}) ? 'y' : 'n';
     auto pass = cache.reserve(1);
-    for (int layer = 0; layer < cache.shape().layers(); ++layer)
+    for (int layer = 0; layer < cache.shape().layers; ++layer)
         for (int c = 0; c < cache.cells(); ++c)
             all += ' ' + std::to_string(static_cast<float>(pass.keys(layer)(c, 0, 0)));
     return all;
@@ -158,6 +158,6 @@ struct Adding {
 template <class Window = cellar::FullCausal, class Layout = cellar::StandardV<float>>
 using Cache = cellar::Cache<Layout, Window, Adding>;
 
-inline const cellar::CacheShape small{1, 1, 2, 1};
+inline const cellar::CacheShape small{.layers = 1, .kv_heads = 1, .head_dim = 2, .value_dim = 1};
 
 } // namespace numbers

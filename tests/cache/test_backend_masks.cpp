@@ -29,13 +29,13 @@ TEST_CASE("a backend that writes masks: a reserved pass sees all cells, and late
 }
 
 TEST_CASE("a backend that writes masks writes one per pass and element, and is told how much to reserve") {
-    Cache<StandardV<float>, FullCausal, DisabledShift, MaskWriter> cache{CacheShape{2, 1, 1},
-                                                                         {.sequences = 1, .capacity = 100, .batch = 7}};
+    Cache<StandardV<float>, FullCausal, DisabledShift, MaskWriter> cache{
+        CacheShape{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = 1, .capacity = 100, .batch = 7}};
     cache.reserve(5).drop();
     CHECK(cache.backend().reserved_tokens == 5);
     CHECK(cache.backend().reserved_cells == 100);
     CHECK(cache.backend().masks == 0);
-    const std::vector<Position> positions{{0}, {1}};
+    const std::vector<Position> positions{Position{0}, Position{1}};
     const std::vector<Sequence> sequences(2);
     auto pass = cache.begin({positions, sequences});
     REQUIRE(pass);
@@ -62,9 +62,9 @@ struct FailingMasks : MaskWriter {
 } // namespace
 
 TEST_CASE("a mask is written anew after the backend failed to write one of another element") {
-    Cache<StandardV<float>, FullCausal, DisabledShift, FailingMasks> cache{CacheShape{1, 1, 1},
-                                                                           {.capacity = 8, .batch = 2}};
-    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 2}).value();
+    Cache<StandardV<float>, FullCausal, DisabledShift, FailingMasks> cache{
+        CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 8, .batch = 2}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 2}).value();
     CHECK_FALSE(pass.mask<bool>()(0, 1));
     FailingMasks::fails = true;
     CHECK_THROWS_AS((void)pass.mask<float>(), std::bad_alloc);

@@ -52,7 +52,7 @@ TEST_CASE("tokens of one pass may come in any order") {
 TEST_CASE("tokens at equal positions see each other") {
     numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8, .positions = Positions::any}};
     feed(cache, {{0, 0, 1}, {0, 1, 2}, {0, 1, 3}, {0, 1, 4}, {0, 2, 5}});
-    CHECK(cache.tokens({0}) == 5);
+    CHECK(cache.tokens(Sequence{0}) == 5);
     const Numbers more{{0, 1, 6}, {0, 2, 7}};
     auto pass = numbers::begin(cache, more);
     numbers::put(*pass, cache.shape(), more);
@@ -104,8 +104,8 @@ TEST_CASE("scattered: a batch gets the lowest run of cells, else the lowest cell
     numbers::Cache<> cache{numbers::small,
                            {.sequences = 3, .capacity = 4, .batch = 6, .placement = Placement::scattered}};
     feed(cache, prompt(0, 0, {1, 2}) + prompt(1, 0, {3}) + prompt(2, 0, {4, 5, 6}));
-    REQUIRE(cache.remove({0}, {0}, to_end));
-    REQUIRE(cache.remove({2}, {0}, {2}));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
+    REQUIRE(cache.remove(Sequence{2}, Position{0}, Position{2}));
     // Cells 2 and 5 are in use; 0 and 1, 3 and 4, and 6 to 11 are free.
     CHECK(cells_of(numbers::begin(cache, prompt(0, 0, {7, 8})).value().cells()) == std::vector<Cell>{0, 1});
     CHECK(cells_of(numbers::begin(cache, prompt(0, 0, {7, 8, 9})).value().cells()) == std::vector<Cell>{6, 7, 8});
@@ -117,12 +117,12 @@ TEST_CASE("scattered: a batch gets the lowest run of cells, else the lowest cell
 TEST_CASE("by blocks, a sequence goes on behind its last cell, else in a block that is wholly free") {
     numbers::Cache<> cache{numbers::small, {.sequences = 4, .cells = 200, .batch = 150}}; // the last block has 8 cells
     const auto cells = [&](int sequence, int n) {
-        const int first = cache.next({sequence}).value;
+        const int first = cache.next(Sequence{sequence}).value;
         const auto pass = numbers::begin(cache, prompt(sequence, first, Values(static_cast<std::size_t>(n))));
         return cells_of(pass.value().cells());
     };
     const auto store = [&](int sequence, int n) {
-        feed(cache, prompt(sequence, cache.next({sequence}).value, Values(static_cast<std::size_t>(n))));
+        feed(cache, prompt(sequence, cache.next(Sequence{sequence}).value, Values(static_cast<std::size_t>(n))));
     };
     CHECK(cells(0, 2) == std::vector<Cell>{0, 1});
     store(0, 2);
@@ -133,7 +133,8 @@ TEST_CASE("by blocks, a sequence goes on behind its last cell, else in a block t
     store(0, 62); // up to the end of its block
     CHECK(cells(0, 1) == std::vector<Cell>{128});
     CHECK(cells(0, 2) == std::vector<Cell>{128, 129});
-    REQUIRE(cache.copy_prefix({1}, {2}, 1)); // the first that goes on gets the rest of the shared block
+    REQUIRE(cache.copy_prefix(Sequence{1}, Sequence{2},
+                              Position{1})); // the first that goes on gets the rest of the shared block
     store(2, 1);
     CHECK(cells(2, 1) == std::vector<Cell>{66});
     CHECK(cells(1, 1) == std::vector<Cell>{128});
@@ -151,7 +152,7 @@ TEST_CASE("by blocks, a sequence goes on behind its last cell, else in a block t
     CHECK(cells(0, 130).size() == 130); // all
     CHECK(numbers::begin(cache, prompt(0, 64, Values(131))).error() == Reason::full);
     // A sequence that ends leaves wholly free blocks.
-    REQUIRE(cache.remove({0}, {0}, to_end));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
     CHECK(cells(0, 1) == std::vector<Cell>{0});
     CHECK(cells(3, 6).back() == 0);
 }
@@ -159,13 +160,13 @@ TEST_CASE("by blocks, a sequence goes on behind its last cell, else in a block t
 TEST_CASE("by blocks, a prompt gets the lowest run of wholly free blocks that holds it") {
     numbers::Cache<> cache{numbers::small, {.sequences = 4, .cells = 640, .batch = 400}};
     const auto first_and_last = [&](int sequence, int n) {
-        const int first = cache.next({sequence}).value;
+        const int first = cache.next(Sequence{sequence}).value;
         auto pass = numbers::begin(cache, prompt(sequence, first, Values(static_cast<std::size_t>(n)))).value();
         return std::pair{pass.cells().front(), pass.cells().back()};
     };
     feed(cache, prompt(0, 0, Values(100)) + prompt(1, 0, Values(64)) + prompt(2, 0, Values(1)));
-    REQUIRE(
-        cache.remove({1}, {0}, to_end)); // blocks 0 and 1 and cell 192 are in use; block 2 and those from 4 are free
+    REQUIRE(cache.remove(Sequence{1}, Position{0},
+                         to_end)); // blocks 0 and 1 and cell 192 are in use; block 2 and those from 4 are free
     CHECK(first_and_last(1, 64) == std::pair{128, 191});
     CHECK(first_and_last(1, 65) == std::pair{256, 320});
     CHECK(first_and_last(0, 28) == std::pair{100, 127});
@@ -183,7 +184,7 @@ TEST_CASE("contiguous placement defragments only if no run is long enough") {
     const CacheLimits limits{.sequences = 3, .capacity = 4, .batch = 6, .placement = Placement::contiguous};
     numbers::Cache<> cache{numbers::small, limits};
     feed(cache, prompt(0, 0, {1, 2}) + prompt(1, 0, {3}) + prompt(2, 0, {4, 5, 6}));
-    REQUIRE(cache.remove({0}, {0}, to_end));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
     CHECK(cells_of(numbers::begin(cache, prompt(0, 0, {7, 8, 9})).value().cells()) == std::vector<Cell>{6, 7, 8});
     feed(cache, prompt(0, 0, {7, 8, 9}));
     const std::string before = describe(cache);
@@ -213,7 +214,7 @@ TEST_CASE("no batch is refused while enough cells are free, however scattered") 
     numbers::Cache<> cache{numbers::small,
                            {.sequences = 2, .capacity = 8, .batch = 8, .placement = Placement::scattered}};
     for (int p = 0; p < 8; ++p) feed(cache, {{0, p, 1}, {1, p, 2}});
-    REQUIRE(cache.remove({0}, {0}, to_end));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
     CHECK(cache.statistics().longest_free_run == 1);
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8}));
     CHECK(numbers::begin(cache, prompt(0, 8, {9})).error() == Reason::full);
@@ -233,7 +234,7 @@ TEST_CASE("an empty batch gives a pass with an empty history, even in a full cac
     CHECK(values.extent(0) == 0);
     CHECK(mask.size() == 0);
     pass->commit();
-    CHECK(cache.tokens({0}) == 4);
+    CHECK(cache.tokens(Sequence{0}) == 4);
 }
 
 TEST_CASE("an invalid batch is a violation that names the given and the expected values") {
@@ -245,8 +246,8 @@ TEST_CASE("an invalid batch is a violation that names the given and the expected
     CHECK(violation_of_begin(cache, {{0, -3, 0}}) == "begin: token 0 has position -3, expected 0 to 2147483646");
     CHECK(violation_of_begin(cache, {{0, to_end.value, 0}})
           == "begin: token 0 has position 2147483647, expected 0 to 2147483646");
-    const Position positions[] = {{1}, {2}};
-    const Sequence sequences[] = {{0}, {0}, {0}};
+    const Position positions[] = {Position{1}, Position{2}};
+    const Sequence sequences[] = {Sequence{0}, Sequence{0}, Sequence{0}};
     const int one_group[] = {0};
     const int groups[] = {0, 2};
     const int mixed[] = {1, 1};
@@ -279,11 +280,13 @@ TEST_CASE("while a pass is open, every other operation is a violation") {
         auto pass = numbers::begin(cache, prompt(0, 2, {3}));
         CHECK(violation_of_begin(cache, prompt(0, 3, {4})) == "begin" + open);
         CHECK(violation_of([&] { static_cast<void>(cache.reserve(1)); }) == "reserve" + open);
-        CHECK(violation_of([&] { static_cast<void>(cache.remove({0}, {0}, {1})); }) == "remove" + open);
-        CHECK(violation_of([&] { (void)cache.copy_prefix({0}, {1}, 1); }) == "copy_prefix" + open);
+        CHECK(violation_of([&] { static_cast<void>(cache.remove(Sequence{0}, Position{0}, Position{1})); })
+              == "remove" + open);
+        CHECK(violation_of([&] { (void)cache.copy_prefix(Sequence{0}, Sequence{1}, Position{1}); })
+              == "copy_prefix" + open);
         CHECK(violation_of([&] { cache.defragment(); }) == "defragment" + open);
         CHECK(violation_of([&] { cache.reserve_lists(4); }) == "reserve_lists" + open);
-        CHECK(violation_of([&] { (void)cache.restore({0}, Position{1}); }) == "restore" + open);
+        CHECK(violation_of([&] { (void)cache.restore(Sequence{0}, Position{1}); }) == "restore" + open);
     }
     CHECK(numbers::portrait(cache) == before);
     {
@@ -294,7 +297,7 @@ TEST_CASE("while a pass is open, every other operation is a violation") {
         auto pass = numbers::begin(cache, prompt(0, 2, {3}));
         numbers::put(*pass, cache.shape(), prompt(0, 2, {3}));
         CHECK(violation_of([&] { cache.reserve_lists(4, 2); }) == "reserve_lists" + open);
-        CHECK(violation_of([&] { (void)cache.restore({0}, Position{1}); }) == "restore" + open);
+        CHECK(violation_of([&] { (void)cache.restore(Sequence{0}, Position{1}); }) == "restore" + open);
         pass->commit();
     }
     CHECK(numbers::values(cache, 0) == Values{1, 2, 3});

@@ -32,131 +32,134 @@ Chunks chunks(const CacheLimits& limits = {.sequences = 3, .capacity = 40, .batc
 /// True if s has no tokens, goes on at 4, and does so.
 template <class Cache>
 bool goes_on_at_4(Cache& cache, int s) {
-    if (cache.tokens({s}) != 0 || cache.next({s}) != Position{4}) return false;
+    if (cache.tokens(Sequence{s}) != 0 || cache.next(Sequence{s}) != Position{4}) return false;
     feed(cache, prompt(s, 4, {20, 21}));
-    return values(cache, s) == Values{20, 21} && cache.next({s}) == Position{6} && audit(cache) == "";
+    return values(cache, s) == Values{20, 21} && cache.next(Sequence{s}) == Position{6} && audit(cache) == "";
 }
 
 } // namespace
 
 TEST_CASE("a sequence goes back to the start of a chunk, though nothing below it is kept") {
     auto cache = chunks();
-    REQUIRE(cache.resumable_prefix({0}, {5}) == Position{4});
-    CHECK(cache.restore({0}, Position{5}).error() == Refusal{.reason = Reason::cannot_resume, .sequence = {0}});
-    REQUIRE(cache.restore({0}, Position{4}));
+    REQUIRE(cache.resumable_prefix(Sequence{0}, Position{5}) == Position{4});
+    CHECK(cache.restore(Sequence{0}, Position{5}).error()
+          == Refusal{.reason = Reason::cannot_resume, .sequence = Sequence{0}});
+    REQUIRE(cache.restore(Sequence{0}, Position{4}));
     CHECK(goes_on_at_4(cache, 0));
 }
 
 TEST_CASE("a sequence does not go back to where it has not been") {
     auto cache = chunks();
-    REQUIRE(cache.can_resume({0}, {12}));
-    CHECK(cache.restore({0}, Position{12}).error().reason == Reason::cannot_resume);
-    CHECK(cache.snapshot({0}, {0}, {12}).error().reason == Reason::cannot_resume);
-    REQUIRE(cache.restore({0}, Position{4}));
-    CHECK(cache.restore({0}, Position{8}).error().reason == Reason::cannot_resume);
-    CHECK(cache.snapshot({0}, {0}, {8}).error().reason == Reason::cannot_resume);
-    REQUIRE(cache.restore({0}, Position{4}));
-    CHECK(cache.next({0}) == Position{4});
+    REQUIRE(cache.can_resume(Sequence{0}, Position{12}));
+    CHECK(cache.restore(Sequence{0}, Position{12}).error().reason == Reason::cannot_resume);
+    CHECK(cache.snapshot(Sequence{0}, Position{0}, Position{12}).error().reason == Reason::cannot_resume);
+    REQUIRE(cache.restore(Sequence{0}, Position{4}));
+    CHECK(cache.restore(Sequence{0}, Position{8}).error().reason == Reason::cannot_resume);
+    CHECK(cache.snapshot(Sequence{0}, Position{0}, Position{8}).error().reason == Reason::cannot_resume);
+    REQUIRE(cache.restore(Sequence{0}, Position{4}));
+    CHECK(cache.next(Sequence{0}) == Position{4});
 }
 
 TEST_CASE("a sequence that was cut at the start of a chunk has a snapshot, and goes on where that ends") {
     auto cache = chunks();
-    REQUIRE(cache.remove({0}, {4}, to_end));
-    const CellSnapshot snapshot = cache.snapshot({0}).value();
+    REQUIRE(cache.remove(Sequence{0}, Position{4}, to_end));
+    const CellSnapshot snapshot = cache.snapshot(Sequence{0}).value();
     CHECK(snapshot.from() == Position{0});
     CHECK(snapshot.to() == Position{4});
     CHECK(snapshot.tokens() == 0);
     CHECK(cache.statistics().snapshots == 1);
-    REQUIRE(cache.remove({0}, {0}, to_end));
-    REQUIRE(cache.restore({1}, snapshot));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
+    REQUIRE(cache.restore(Sequence{1}, snapshot));
     feed(cache, prompt(2, 0, {1, 2, 3, 4, 5, 6}));
-    REQUIRE(cache.restore({2}, snapshot)); // gives up what it has
+    REQUIRE(cache.restore(Sequence{2}, snapshot)); // gives up what it has
     CHECK(goes_on_at_4(cache, 1));
     CHECK(goes_on_at_4(cache, 2));
-    CHECK(cache.snapshot({0}, {0}, {4}).error().reason == Reason::cannot_resume); // sequence 0 has nothing
+    CHECK(cache.snapshot(Sequence{0}, Position{0}, Position{4}).error().reason
+          == Reason::cannot_resume); // sequence 0 has nothing
 }
 
 TEST_CASE("a snapshot is restored up to the start of a chunk, though it has nothing below") {
     auto cache = chunks();
-    const CellSnapshot snapshot = cache.snapshot({0}).value();
+    const CellSnapshot snapshot = cache.snapshot(Sequence{0}).value();
     REQUIRE(snapshot.tokens() == 5);
-    CHECK(cache.restore({1}, snapshot, {5}).error().reason == Reason::cannot_resume);
-    REQUIRE(cache.restore({1}, snapshot, {4}));
+    CHECK(cache.restore(Sequence{1}, snapshot, Position{5}).error().reason == Reason::cannot_resume);
+    REQUIRE(cache.restore(Sequence{1}, snapshot, Position{4}));
     CHECK(goes_on_at_4(cache, 1));
-    REQUIRE(cache.restore({1}, snapshot, {8}));
+    REQUIRE(cache.restore(Sequence{1}, snapshot, Position{8}));
     CHECK(values(cache, 1) == Values{6, 7, 8});
-    CHECK(cache.next({1}) == Position{8});
+    CHECK(cache.next(Sequence{1}) == Position{8});
 }
 
 TEST_CASE("a snapshot without tokens is a window if a pass that ended there would have forgotten some") {
     auto cache = chunks({.sequences = 2, .capacity = 40, .batch = 20});
     feed(cache, prompt(0, 10, {11, 12, 13, 14, 15, 16}));
-    REQUIRE(cache.restore({0}, Position{8}));
-    CellSnapshot window = cache.snapshot({0}, {6}).value();
+    REQUIRE(cache.restore(Sequence{0}, Position{8}));
+    CellSnapshot window = cache.snapshot(Sequence{0}, Position{6}).value();
     CHECK(window.from() == Position{0});
     CHECK(window.to() == Position{8});
     CHECK(window.tokens() == 0);
-    CHECK(cache.split(window, {4}).error().reason == Reason::cannot_split);
-    REQUIRE(cache.restore({1}, window));
-    CHECK(cache.next({1}) == Position{8});
+    CHECK(cache.split(window, Position{4}).error().reason == Reason::cannot_split);
+    REQUIRE(cache.restore(Sequence{1}, window));
+    CHECK(cache.next(Sequence{1}) == Position{8});
 }
 
-TEST_CASE("snapshots without tokens are paged, divided, merged and defragmented as others are") {
-    for (const PageTo to : {PageTo::host, PageTo::pinned_host, PageTo::backend}) {
+TEST_CASE("snapshots without tokens are offloaded, divided, merged and defragmented as others are") {
+    for (const OffloadTo to : {OffloadTo::host, OffloadTo::pinned_host, OffloadTo::backend}) {
         auto cache = chunks();
-        REQUIRE(cache.restore({0}, Position{4}));
-        CellSnapshot head = cache.snapshot({0}).value();
+        REQUIRE(cache.restore(Sequence{0}, Position{4}));
+        CellSnapshot head = cache.snapshot(Sequence{0}).value();
         feed(cache, prompt(1, 0, {1, 2, 3, 4, 5}));
-        CellSnapshot tail = cache.snapshot({1}, {4}).value();
-        cache.page_out(head, to);
+        CellSnapshot tail = cache.snapshot(Sequence{1}, Position{4}).value();
+        cache.offload(head, to);
         CHECK(head.bytes() == 0);
-        REQUIRE(cache.restore({2}, head));
-        CHECK(cache.next({2}) == Position{4});
-        REQUIRE(cache.page_in(head));
+        REQUIRE(cache.restore(Sequence{2}, head));
+        CHECK(cache.next(Sequence{2}) == Position{4});
+        REQUIRE(cache.reload(head));
         cache.defragment();
-        CellSnapshot upper = cache.split(head, {2}).value();
+        CellSnapshot upper = cache.split(head, Position{2}).value();
         CHECK(upper.from() == Position{2});
         REQUIRE(cache.merge(head, std::move(upper)));
-        cache.page_out(head, to);
+        cache.offload(head, to);
         REQUIRE(cache.merge(head, std::move(tail)));
         CHECK(head.tokens() == 1);
-        REQUIRE(cache.restore({2}, head));
+        REQUIRE(cache.restore(Sequence{2}, head));
         CHECK(values(cache, 2) == Values{5});
-        CHECK(cache.next({2}) == Position{5});
-        REQUIRE(cache.restore({2}, head, {4}));
+        CHECK(cache.next(Sequence{2}) == Position{5});
+        REQUIRE(cache.restore(Sequence{2}, head, Position{4}));
         CHECK(goes_on_at_4(cache, 2));
     }
 }
 
 TEST_CASE("a snapshot at the start of a chunk has what was scheduled, and nothing once that is forgotten") {
     auto cache = chunks();
-    REQUIRE(cache.restore({0}, Position{4}));
-    REQUIRE(cache.schedule({0}, {8}));
+    REQUIRE(cache.restore(Sequence{0}, Position{4}));
+    REQUIRE(cache.schedule(Sequence{0}, Position{8}));
     feed(cache, prompt(0, 4, {5, 6, 7, 8, 9, 10, 11, 12, 13, 14}));
-    CHECK(cache.snapshot({0}, {0}, {8}).value().tokens() == 4);
-    CHECK(cache.snapshot({0}, {0}, {8}).value().tokens() == 0); // the schedule has ended
+    CHECK(cache.snapshot(Sequence{0}, Position{0}, Position{8}).value().tokens() == 4);
+    CHECK(cache.snapshot(Sequence{0}, Position{0}, Position{8}).value().tokens() == 0); // the schedule has ended
 }
 
 TEST_CASE("a window of one position goes back to wherever its sequence has been") {
     numbers::Cache<SlidingWindow<1>> cache{numbers::small, {.sequences = 2, .capacity = 10, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
-    const CellSnapshot snapshot = cache.snapshot({0}).value();
-    REQUIRE(cache.restore({1}, snapshot, {4}));
+    const CellSnapshot snapshot = cache.snapshot(Sequence{0}).value();
+    REQUIRE(cache.restore(Sequence{1}, snapshot, Position{4}));
     CHECK(goes_on_at_4(cache, 1));
-    CHECK(cache.restore({0}, Position{7}).error().reason == Reason::cannot_resume);
-    REQUIRE(cache.restore({0}, Position{4}));
+    CHECK(cache.restore(Sequence{0}, Position{7}).error().reason == Reason::cannot_resume);
+    REQUIRE(cache.restore(Sequence{0}, Position{4}));
     CHECK(goes_on_at_4(cache, 0));
 }
 
 TEST_CASE(
     "where positions may have gaps, a sequence goes back to any start of a chunk, and goes on after its last one") {
     auto cache = chunks({.sequences = 2, .capacity = 40, .batch = 10, .positions = Positions::any});
-    REQUIRE(cache.restore({0}, Position{4}));
-    CHECK(cache.next({0}) == Position{0});
-    const CellSnapshot snapshot = cache.snapshot({0}, {0}, {4}).value(); // as the snapshot of a hybrid asks for
-    REQUIRE(cache.restore({1}, snapshot));
-    CHECK(cache.next({1}) == Position{0});
-    CHECK(cache.snapshot({0}, {0}, {5}).error().reason == Reason::cannot_resume);
+    REQUIRE(cache.restore(Sequence{0}, Position{4}));
+    CHECK(cache.next(Sequence{0}) == Position{0});
+    const CellSnapshot snapshot =
+        cache.snapshot(Sequence{0}, Position{0}, Position{4}).value(); // as the snapshot of a hybrid asks for
+    REQUIRE(cache.restore(Sequence{1}, snapshot));
+    CHECK(cache.next(Sequence{1}) == Position{0});
+    CHECK(cache.snapshot(Sequence{0}, Position{0}, Position{5}).error().reason == Reason::cannot_resume);
 }
 
 TEST_CASE("all members of a hybrid go back to the start of a chunk") {
@@ -165,7 +168,7 @@ TEST_CASE("all members of a hybrid go back to the start of a chunk") {
         const CacheLimits limits{.sequences = 3, .capacity = 40, .batch = 10, .positions = positions};
         Hybrid<Repeat<Chunks, Far>, Chunks, Far> memory{2, Chunks{numbers::small, limits}, Far{numbers::small, limits}};
         const auto begins = [&](int s, int first, int n) {
-            auto pass = memory.begin(Tokens{Sequence{s}, Position{first}, n});
+            auto pass = memory.begin(BatchBuilder{Sequence{s}, Position{first}, n});
             if (!pass) return false;
             const std::vector<float> keys(static_cast<std::size_t>(2 * n), 1.0F);
             const std::vector<float> rows(static_cast<std::size_t>(n), 1.0F);
@@ -175,19 +178,19 @@ TEST_CASE("all members of a hybrid go back to the start of a chunk") {
             return true;
         };
         REQUIRE(begins(0, 0, 10));
-        REQUIRE(memory.resumable_prefix({0}, {6}) == Position{4});
-        auto later = memory.snapshot({0}).value();
-        REQUIRE(memory.restore({0}, Position{4}));
-        CHECK(memory.next({0}) == Position{4});
-        auto snapshot = memory.snapshot({0}).value();
-        REQUIRE(memory.restore({1}, snapshot));
-        CHECK(memory.next({1}) == Position{4});
-        REQUIRE(memory.restore({2}, later, {4}));
+        REQUIRE(memory.resumable_prefix(Sequence{0}, Position{6}) == Position{4});
+        auto later = memory.snapshot(Sequence{0}).value();
+        REQUIRE(memory.restore(Sequence{0}, Position{4}));
+        CHECK(memory.next(Sequence{0}) == Position{4});
+        auto snapshot = memory.snapshot(Sequence{0}).value();
+        REQUIRE(memory.restore(Sequence{1}, snapshot));
+        CHECK(memory.next(Sequence{1}) == Position{4});
+        REQUIRE(memory.restore(Sequence{2}, later, Position{4}));
         CHECK(begins(0, 4, 2));
         CHECK(begins(1, 4, 2));
         CHECK(begins(2, 4, 2));
-        CHECK(memory.member<Chunks>().tokens({2}) == 2);
-        CHECK(memory.member<Far>().tokens({2}) == 6);
+        CHECK(memory.member<Chunks>().tokens(Sequence{2}) == 2);
+        CHECK(memory.member<Far>().tokens(Sequence{2}) == 6);
     }
 }
 
@@ -195,9 +198,9 @@ TEST_CASE("a prefix that ends at the start of a chunk is attached, though nothin
     auto cache = chunks();
     PrefixTree tree{cache};
     const std::vector<std::int32_t> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-    REQUIRE(cache.restore({0}, Position{4}));
-    REQUIRE(tree.insert({0}, std::span{tokens}.first(4)));
-    CHECK(tree.attach({1}, tokens).length == 4);
+    REQUIRE(cache.restore(Sequence{0}, Position{4}));
+    REQUIRE(tree.insert(Sequence{0}, std::span{tokens}.first(4)));
+    CHECK(tree.attach(Sequence{1}, tokens).length == 4);
     CHECK(goes_on_at_4(cache, 1));
     CHECK(tree.match(std::span{tokens}.first(3)).length == 0);
 }

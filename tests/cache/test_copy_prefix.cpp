@@ -16,11 +16,11 @@ using numbers::values;
 TEST_CASE("a copied prefix is shared, takes no cells, and both sequences continue separately") {
     numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 6, .batch = 6}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}));
-    CHECK(cache.copy_prefix({0}, {1}, 2));
+    CHECK(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{2}));
     CHECK(cache.statistics().free == 14);
     CHECK(cache.statistics().shared == 2);
     CHECK(cache.statistics().tokens == 6);
-    CHECK(cache.range({1}) == PositionRange{{0}, {1}});
+    CHECK(cache.range(Sequence{1}) == PositionRange{Position{0}, Position{1}});
     feed(cache, prompt(1, 2, {5}) + prompt(0, 4, {6}));
     CHECK(values(cache, 0) == Values{1, 2, 3, 4, 6});
     CHECK(values(cache, 1) == Values{1, 2, 5});
@@ -30,12 +30,12 @@ TEST_CASE("a copied prefix is shared, takes no cells, and both sequences continu
 TEST_CASE("a copy replaces the target and frees its cells") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 6}};
     feed(cache, prompt(0, 0, {1, 2}) + prompt(1, 0, {3, 4, 5, 6}));
-    REQUIRE(cache.copy_prefix({0}, {1}, 2));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{2}));
     CHECK(values(cache, 1) == Values{1, 2});
     CHECK(cache.statistics().free == 10);
-    REQUIRE(cache.copy_prefix({0}, {1}, 0));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{0}));
     CHECK(values(cache, 1) == Values{});
-    CHECK(cache.tokens({1}) == 0);
+    CHECK(cache.tokens(Sequence{1}) == 0);
     CHECK(values(cache, 0) == Values{1, 2});
     CHECK(cache.statistics().shared == 0);
 }
@@ -43,11 +43,11 @@ TEST_CASE("a copy replaces the target and frees its cells") {
 TEST_CASE("a copy longer than its source is the whole source, and a copy of length 0 is empty") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 6}};
     feed(cache, prompt(0, 0, {1, 2}));
-    REQUIRE(cache.copy_prefix({0}, {1}, 100));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{100}));
     CHECK(values(cache, 1) == Values{1, 2});
-    REQUIRE(cache.remove({0}, {0}, to_end));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
     CHECK(values(cache, 1) == Values{1, 2});
-    REQUIRE(cache.copy_prefix({0}, {1}, 100));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{100}));
     CHECK(values(cache, 1) == Values{});
     CHECK(cache.statistics().free == 12);
 }
@@ -56,25 +56,25 @@ TEST_CASE("a copy onto itself changes nothing, whatever its length") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 6}};
     feed(cache, prompt(0, 0, {1, 2, 3}));
     const std::string before = numbers::portrait(cache);
-    for (const int length : {0, 2, 3, 100}) REQUIRE(cache.copy_prefix({0}, {0}, length));
+    for (const int length : {0, 2, 3, 100}) REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{0}, Position{length}));
     CHECK(numbers::portrait(cache) == before);
 }
 
 TEST_CASE("a copy takes tokens by position, not by order of arrival") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 6, .positions = Positions::any}};
     feed(cache, {{0, 5, 1}, {0, 0, 2}, {0, 3, 3}, {0, 3, 4}});
-    REQUIRE(cache.copy_prefix({0}, {1}, 4));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
     CHECK(values(cache, 1) == Values{2, 3, 4});
-    CHECK(cache.range({1}) == PositionRange{{0}, {3}});
+    CHECK(cache.range(Sequence{1}) == PositionRange{Position{0}, Position{3}});
 }
 
 TEST_CASE("a copy has only the tokens that a window has kept") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.sequences = 2, .capacity = 30, .batch = 6}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5}));
-    REQUIRE(cache.copy_prefix({0}, {1}, 4));
-    CHECK(cache.range({1}) == PositionRange{{2}, {3}});
-    CHECK(cache.can_resume({1}, {4}));
-    CHECK(!cache.can_resume({1}, {2}));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
+    CHECK(cache.range(Sequence{1}) == PositionRange{Position{2}, Position{3}});
+    CHECK(cache.can_resume(Sequence{1}, Position{4}));
+    CHECK(!cache.can_resume(Sequence{1}, Position{2}));
     feed(cache, prompt(1, 4, {6}));
     CHECK(values(cache, 0) == Values{3, 4, 5});
     CHECK(values(cache, 1) == Values{3, 4, 6});
@@ -82,56 +82,59 @@ TEST_CASE("a copy has only the tokens that a window has kept") {
 
 TEST_CASE("invalid copies are violations") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 6}};
-    CHECK(violation_of([&] { (void)cache.copy_prefix({0}, {2}, 1); }) == "sequence 2, expected 0 to 1");
-    CHECK(violation_of([&] { (void)cache.copy_prefix({-1}, {0}, 1); }) == "sequence -1, expected 0 to 1");
-    CHECK(violation_of([&] { (void)cache.copy_prefix({0}, {1}, -1); })
-          == "copy_prefix: the length is -1, expected 0 or more");
+    CHECK(violation_of([&] { (void)cache.copy_prefix(Sequence{0}, Sequence{2}, Position{1}); })
+          == "sequence 2, expected 0 to 1");
+    CHECK(violation_of([&] { (void)cache.copy_prefix(Sequence{-1}, Sequence{0}, Position{1}); })
+          == "sequence -1, expected 0 to 1");
+    CHECK(violation_of([&] { (void)cache.copy_prefix(Sequence{0}, Sequence{1}, Position{-1}); })
+          == "copy_prefix: up to position -1, expected 0 or more");
 }
 
 TEST_CASE("a sequence can be resumed where everything visible is kept") {
     numbers::Cache<SlidingWindow<3>> cache{numbers::small, {.sequences = 2, .capacity = 30, .batch = 12}};
-    CHECK(cache.can_resume({0}, {0}));
-    CHECK(!cache.can_resume({0}, {1}));
+    CHECK(cache.can_resume(Sequence{0}, Position{0}));
+    CHECK(!cache.can_resume(Sequence{0}, Position{1}));
     feed(cache, prompt(0, 0, Values(10))); // keeps 6 to 9: one more than the window
-    CHECK(cache.range({0}) == PositionRange{{6}, {9}});
+    CHECK(cache.range(Sequence{0}) == PositionRange{Position{6}, Position{9}});
     const std::vector<int> yes{0, 8, 9, 10};
     for (int p = 0; p < 14; ++p)
-        CHECK(cache.can_resume({0}, {p}) == (std::find(yes.begin(), yes.end(), p) != yes.end()));
-    REQUIRE(cache.remove({0}, {8}, to_end));
-    CHECK(cache.can_resume({0}, {8}));
-    CHECK(!cache.can_resume({0}, {9}));
-    CHECK(cache.can_resume({0}, {0}));
+        CHECK(cache.can_resume(Sequence{0}, Position{p}) == (std::find(yes.begin(), yes.end(), p) != yes.end()));
+    REQUIRE(cache.remove(Sequence{0}, Position{8}, to_end));
+    CHECK(cache.can_resume(Sequence{0}, Position{8}));
+    CHECK(!cache.can_resume(Sequence{0}, Position{9}));
+    CHECK(cache.can_resume(Sequence{0}, Position{0}));
 }
 
 TEST_CASE("beyond its end, a sequence can be resumed only where a token sees nothing before itself") {
     numbers::Cache<SlidingWindow<1>> one{numbers::small, {.capacity = 30, .batch = 12}};
     feed(one, prompt(0, 0, Values(3)));
-    for (int p = 0; p < 10; ++p) CHECK(one.can_resume({0}, {p}));
+    for (int p = 0; p < 10; ++p) CHECK(one.can_resume(Sequence{0}, Position{p}));
     numbers::Cache<SlidingWindow<2>> two{numbers::small, {.capacity = 30, .batch = 12}};
     feed(two, prompt(0, 0, Values(3)));
-    for (int p = 0; p < 10; ++p) CHECK(two.can_resume({0}, {p}) == (p == 0 || p == 2 || p == 3));
+    for (int p = 0; p < 10; ++p) CHECK(two.can_resume(Sequence{0}, Position{p}) == (p == 0 || p == 2 || p == 3));
     numbers::Cache<ChunkedAttention<4>> chunks{numbers::small, {.capacity = 30, .batch = 12}};
     feed(chunks, prompt(0, 0, Values(3)));
-    for (int p = 0; p < 10; ++p) CHECK(chunks.can_resume({0}, {p}) == (p <= 4 || p == 8));
+    for (int p = 0; p < 10; ++p) CHECK(chunks.can_resume(Sequence{0}, Position{p}) == (p <= 4 || p == 8));
 }
 
 TEST_CASE("a sequence cannot be resumed where a missing position would be visible") {
     numbers::Cache<> cache{numbers::small, {.capacity = 30, .batch = 12, .positions = Positions::any}};
     feed(cache, {{0, 0, 1}, {0, 1, 2}, {0, 3, 3}, {0, 4, 4}});
-    CHECK(cache.can_resume({0}, {2}));
-    CHECK(!cache.can_resume({0}, {3}));
-    CHECK(!cache.can_resume({0}, {5}));
+    CHECK(cache.can_resume(Sequence{0}, Position{2}));
+    CHECK(!cache.can_resume(Sequence{0}, Position{3}));
+    CHECK(!cache.can_resume(Sequence{0}, Position{5}));
     feed(cache, {{0, 2, 5}});
-    CHECK(cache.can_resume({0}, {5}));
+    CHECK(cache.can_resume(Sequence{0}, Position{5}));
 }
 
 TEST_CASE("queries about unknown sequences are violations") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 6}};
-    CHECK(violation_of([&] { static_cast<void>(cache.can_resume({2}, {0})); }) == "sequence 2, expected 0 to 1");
-    CHECK(violation_of([&] { static_cast<void>(cache.can_resume({0}, {-1})); })
+    CHECK(violation_of([&] { static_cast<void>(cache.can_resume(Sequence{2}, Position{0})); })
+          == "sequence 2, expected 0 to 1");
+    CHECK(violation_of([&] { static_cast<void>(cache.can_resume(Sequence{0}, Position{-1})); })
           == "can_resume: position -1, expected 0 or more");
-    CHECK(violation_of([&] { static_cast<void>(cache.range({-1})); }) == "sequence -1, expected 0 to 1");
-    CHECK(violation_of([&] { static_cast<void>(cache.tokens({2})); }) == "sequence 2, expected 0 to 1");
+    CHECK(violation_of([&] { static_cast<void>(cache.range(Sequence{-1})); }) == "sequence -1, expected 0 to 1");
+    CHECK(violation_of([&] { static_cast<void>(cache.tokens(Sequence{2})); }) == "sequence 2, expected 0 to 1");
 }
 
 namespace {
@@ -142,8 +145,8 @@ bool finds_nearest(const Cache& cache, int most) {
     int nearest = 0;
     bool found = true;
     for (int p = 0; p <= most; ++p) {
-        if (cache.can_resume({0}, {p})) nearest = p;
-        found = found && cache.resumable_prefix({0}, {p}) == Position{nearest};
+        if (cache.can_resume(Sequence{0}, Position{p})) nearest = p;
+        found = found && cache.resumable_prefix(Sequence{0}, Position{p}) == Position{nearest};
     }
     return found;
 }
@@ -163,7 +166,7 @@ TEST_CASE("resumable_prefix is the largest position that can be resumed") {
         numbers::Cache<Window> long_one{numbers::small, limits, window};
         for (int p = 0; p < 40; p += 20) feed(long_one, prompt(0, p, Values(20)));
         CHECK(finds_nearest(long_one, 60));
-        REQUIRE(long_one.remove({0}, {38}, to_end));
+        REQUIRE(long_one.remove(Sequence{0}, Position{38}, to_end));
         CHECK(finds_nearest(long_one, 60));
     };
     check(FullCausal{});
@@ -185,9 +188,9 @@ TEST_CASE("resumable_prefix is the largest position that can be resumed") {
     // A gap takes one step, however long it is.
     numbers::Cache<SlidingWindow<>> short_one{numbers::small, limits, SlidingWindow<>{4, {.retention = 60}}};
     feed(short_one, gaps);
-    CHECK(short_one.resumable_prefix({0}, to_end) == Position{14});
+    CHECK(short_one.resumable_prefix(Sequence{0}, to_end) == Position{14});
     numbers::Cache<> cache{numbers::small, limits};
-    CHECK(violation_of([&] { static_cast<void>(cache.resumable_prefix({0}, {-1})); })
+    CHECK(violation_of([&] { static_cast<void>(cache.resumable_prefix(Sequence{0}, Position{-1})); })
           == "resumable_prefix: position -1, expected 0 or more");
 }
 

@@ -35,14 +35,14 @@ constexpr int layers = 3;
 
 /// 32 cells; sequences 0 and 1 use every other pair of cells, and share two pairs.
 FailingCache scattered(Placement placement) {
-    FailingCache cache{CacheShape{layers, 1, 2, 1},
+    FailingCache cache{CacheShape{.layers = layers, .kv_heads = 1, .head_dim = 2, .value_dim = 1},
                        {.sequences = 4, .capacity = 8, .batch = 32, .placement = placement}};
     for (int p = 0; p < 8; ++p) {
         const auto x = static_cast<float>(p);
         feed(cache, {{0, p, x}, {1, p, 10 + x}, {2, 2 * p, 20 + x}, {2, 2 * p + 1, 30 + x}});
     }
-    REQUIRE(cache.remove({2}, {0}, to_end));
-    REQUIRE(cache.copy_prefix({0}, {3}, 2));
+    REQUIRE(cache.remove(Sequence{2}, Position{0}, to_end));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{3}, Position{2}));
     return cache;
 }
 
@@ -106,12 +106,13 @@ TEST_CASE("a batch has room for its runs behind those that its defragmentation d
         feed(cache, in_turn);
     }
     for (int p = 0; p < tokens; p += batch) feed(cache, prompt(2, p, Values(batch, 3)));
-    REQUIRE(cache.remove({1}, {0}, to_end)); // leaves single holes, in which the tokens of sequence 2 end
+    REQUIRE(
+        cache.remove(Sequence{1}, Position{0}, to_end)); // leaves single holes, in which the tokens of sequence 2 end
     Numbers apart;
     for (int i = 0; i < batch; ++i) apart.push_back({2, tokens + 2 * i, 4});
     feed(cache, apart);
     CHECK(cache.statistics().fragmentation() == 0);
-    CHECK(cache.tokens({2}) == tokens + batch);
+    CHECK(cache.tokens(Sequence{2}) == tokens + batch);
     CHECK(audit(cache).empty());
 }
 
@@ -120,12 +121,12 @@ TEST_CASE("of a run that lies on both sides of the cells that are left, only the
                            {.sequences = 2, .capacity = 10, .batch = 10, .placement = Placement::scattered}};
     feed(cache, prompt(0, 0, {9, 9, 9}));
     feed(cache, prompt(1, 0, {1, 2, 3, 4, 5, 6, 7}));
-    REQUIRE(cache.remove({0}, {0}, to_end));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
     const Held before = held(cache, 1, 0);
     cache.defragment();
     CHECK(held(cache, 1, 0) == before);
     std::vector<Cell> cells;
-    cache.visit_cells({1}, [&](Position, Cell first, std::int32_t n) {
+    cache.visit_cells(Sequence{1}, [&](Position, Cell first, std::int32_t n) {
         for (std::int32_t i = 0; i < n; ++i) cells.push_back(first + i);
     });
     CHECK(cells == std::vector<Cell>{3, 4, 5, 6, 0, 1, 2});

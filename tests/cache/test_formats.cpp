@@ -41,7 +41,7 @@ std::vector<float> stored(std::vector<float> rows, std::size_t dim) {
 /// The keys of the cells of a sequence's tokens.
 template <class Cache>
 std::vector<float> keys_of(Cache& cache, Sequence s) {
-    auto pass = cache.begin(Tokens{s, cache.next(s), 1}).value();
+    auto pass = cache.begin(BatchBuilder{s, cache.next(s), 1}).value();
     std::vector<Cell> cells;
     cache.visit_cells(s, [&](Position, Cell cell, std::int32_t n) {
         for (std::int32_t i = 0; i < n; ++i) cells.push_back(cell + i);
@@ -60,16 +60,20 @@ std::vector<float> keys_of(Cache& cache, Sequence s) {
 } // namespace
 
 TEST_CASE("bytes count all planes") {
-    CHECK(CacheOf<StandardV<BlocksOf32>>{{1, 2, 64}, {.cells = 64}}.bytes() == 64 * 2 * 2 * 2 * 34);
-    CHECK(CacheOf<StandardV<ScaledHeads, half>>{{1, 2, 64}, {.cells = 64}}.bytes()
+    CHECK(CacheOf<StandardV<BlocksOf32>>{{.layers = 1, .kv_heads = 2, .head_dim = 64}, {.cells = 64}}.bytes()
+          == 64 * 2 * 2 * 2 * 34);
+    CHECK(CacheOf<StandardV<ScaledHeads, half>>{{.layers = 1, .kv_heads = 2, .head_dim = 64}, {.cells = 64}}.bytes()
           == 64 * 2 * (64 + 4) + 64 * 2 * 64 * 2);
-    CHECK(cache_bytes<StandardV<ScaledHeads, BlocksOf32>>({3, 2, 64}, {.cells = 64})
-          == CacheOf<StandardV<ScaledHeads, BlocksOf32>>{{3, 2, 64}, {.cells = 64}}.bytes());
+    CHECK(cache_bytes<StandardV<ScaledHeads, BlocksOf32>>({.layers = 3, .kv_heads = 2, .head_dim = 64}, {.cells = 64})
+          == CacheOf<StandardV<ScaledHeads, BlocksOf32>>{{.layers = 3, .kv_heads = 2, .head_dim = 64}, {.cells = 64}}
+                 .bytes());
 }
 
 TEST_CASE("a shape whose heads are no whole units is a violation") {
     const auto make = [](LayerShape shape) {
-        return violation_of([&] { CacheOf<StandardV<BlocksOf32>>{CacheShape{{shape}}, {.capacity = 4}}; });
+        return violation_of([&] {
+            CacheOf<StandardV<BlocksOf32>>{CacheShape{.each_layer = {shape}}, {.capacity = 4}};
+        });
     };
     CHECK(make({1, 96, 64}) == "none");
     CHECK(make({1, 32, 0}) == "none");
@@ -84,23 +88,23 @@ TEST_CASE("a shape whose heads are no whole units is a violation") {
 }
 
 TEST_CASE("what is read is what was encoded, from views with gaps, too") {
-    CacheOf<StandardV<BlocksOf32>> cache{{1, 2, 64}, {.capacity = 8, .batch = 4}};
+    CacheOf<StandardV<BlocksOf32>> cache{{.layers = 1, .kv_heads = 2, .head_dim = 64}, {.capacity = 8, .batch = 4}};
     const std::vector<float> rows = wave(2 * 3 * 2 * 64, 0);
-    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 3}).value();
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
     StridedView<const float, 3> every_second = contiguous_view(rows.data(), 3, 2, 64);
     for (std::int64_t& stride : every_second.strides) stride *= 2;
     pass.put(0, every_second, every_second);
     pass.commit();
     std::vector<float> given;
     for (std::size_t i = 0; i < rows.size(); i += 2) given.push_back(rows[i]);
-    CHECK(keys_of(cache, {0}) == stored<BlocksOf32>(given, 64));
+    CHECK(keys_of(cache, Sequence{0}) == stored<BlocksOf32>(given, 64));
 }
 
 TEST_CASE("units are put and read as they are") {
-    CacheOf<StandardV<BlocksOf32>> cache{{1, 1, 64}, {.capacity = 8, .batch = 4}};
+    CacheOf<StandardV<BlocksOf32>> cache{{.layers = 1, .kv_heads = 1, .head_dim = 64}, {.capacity = 8, .batch = 4}};
     std::vector<BlocksOf32::unit> units(2);
     BlocksOf32::encode(wave(64, 1), units);
-    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 1}).value();
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 1}).value();
     pass.put(0, units, wave(64, 2));
     const Cell cell = pass.cells()[0];
     CHECK(pass.keys(0).extent(2) == 2);
@@ -125,8 +129,8 @@ TEST_CASE("units are put and read as they are") {
 }
 
 TEST_CASE("views of a format with two planes have both") {
-    CacheOf<StandardV<ScaledHeads>> cache{{1, 2, 4}, {.capacity = 4}};
-    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 1}).value();
+    CacheOf<StandardV<ScaledHeads>> cache{{.layers = 1, .kv_heads = 2, .head_dim = 4}, {.capacity = 4}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 1}).value();
     const std::vector<float> rows{127, -127, 0, 1, 254, 2, 0, -254};
     const auto own = pass.in_place(0);
     own.keys.scales(pass.cells()[0], 0, 0) = 7;
@@ -144,14 +148,15 @@ TEST_CASE("views of a format with two planes have both") {
 TEST_CASE("a shift rotates a head as a whole, over more pairs than are done at once") {
     using Layout = StandardV<ScaledHeads>;
     const auto frequencies = rope_frequencies(1024);
-    CacheOf<Layout, RopeShift<Neox>> cache{{1, 1, 1024}, {.capacity = 8, .batch = 4}, {}, RopeShift<Neox>{frequencies}};
-    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 2}).value();
+    CacheOf<Layout, RopeShift<Neox>> cache{
+        {.layers = 1, .kv_heads = 1, .head_dim = 1024}, {.capacity = 8, .batch = 4}, {}, RopeShift<Neox>{frequencies}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 2}).value();
     const std::vector<float> rows = wave(2 * 1024, 3);
     pass.put(0, rows, rows);
     pass.commit();
-    REQUIRE(cache.remove({0}, {0}, {1}));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, Position{1}));
     const std::vector<float> before = stored<ScaledHeads>({rows.begin() + 1024, rows.end()}, 1024);
-    const std::vector<float> after = keys_of(cache, {0});
+    const std::vector<float> after = keys_of(cache, Sequence{0});
     double largest = 0;
     for (std::size_t pair = 0; pair < 512; ++pair) {
         const double angle = -frequencies[pair];
@@ -162,14 +167,15 @@ TEST_CASE("a shift rotates a head as a whole, over more pairs than are done at o
 }
 
 TEST_CASE("inputs of an encoder are stored in any format") {
-    EncoderMemory<StandardV<ScaledHeads, BlocksOf32>, HostBackend> memory{{1, 1, 32}, {.capacity = 8, .batch = 4}};
-    auto input = memory.write({0}, {0}, 2).value();
+    EncoderMemory<StandardV<ScaledHeads, BlocksOf32>, HostBackend> memory{{.layers = 1, .kv_heads = 1, .head_dim = 32},
+                                                                          {.capacity = 8, .batch = 4}};
+    auto input = memory.write(Sequence{0}, Position{0}, 2).value();
     input.put(0, wave(64, 5), wave(64, 6));
     input.commit();
-    auto snapshot = memory.snapshot({0}).value();
-    memory.page_out(snapshot);
-    REQUIRE(memory.remove({0}, {0}, to_end));
-    REQUIRE(memory.restore({0}, snapshot));
+    auto snapshot = memory.snapshot(Sequence{0}).value();
+    memory.offload(snapshot);
+    REQUIRE(memory.remove(Sequence{0}, Position{0}, to_end));
+    REQUIRE(memory.restore(Sequence{0}, snapshot));
     const Position position{0};
     const Sequence sequence{0};
     auto pass = memory.begin({{&position, 1}, {&sequence, 1}}).value();
@@ -184,15 +190,16 @@ TEST_CASE("inputs of an encoder are stored in any format") {
 }
 
 TEST_CASE("a cache that grows keeps units and scales") {
-    CacheOf<StandardV<ScaledHeads, BlocksOf32>> cache{{1, 1, 32}, {.capacity = 512, .initial_cells = 64, .batch = 64}};
+    CacheOf<StandardV<ScaledHeads, BlocksOf32>> cache{{.layers = 1, .kv_heads = 1, .head_dim = 32},
+                                                      {.capacity = 512, .initial_cells = 64, .batch = 64}};
     const std::vector<float> rows = wave(64 * 32, 7);
     for (int i = 0; i < 4; ++i) {
-        auto pass = cache.begin(Tokens{Sequence{0}, Position{64 * i}, 64}).value();
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{64 * i}, 64}).value();
         pass.put(0, rows, rows);
         pass.commit();
     }
     CHECK(cache.statistics().allocated >= 256);
-    const std::vector<float> keys = keys_of(cache, {0});
+    const std::vector<float> keys = keys_of(cache, Sequence{0});
     CHECK(std::vector<float>(keys.begin(), keys.begin() + 64 * 32) == stored<ScaledHeads>(rows, 32));
 }
 

@@ -86,7 +86,7 @@ TEST_CASE("addresses change only when a cache grows, and a reserved pass sees th
 TEST_CASE("rows are written in place in the cells that have memory") {
     numbers::Cache<> cache{numbers::small, {.sequences = 1, .capacity = 100, .initial_cells = 16, .batch = 8}};
     for (const int allocated : {16, 16, 24}) {
-        const int position = cache.next({0}).value;
+        const int position = cache.next(Sequence{0}).value;
         auto pass = numbers::begin(cache, prompt(0, position, sequence(position, 8)));
         REQUIRE(pass);
         const auto rows = pass->in_place(0);
@@ -115,7 +115,8 @@ TEST_CASE("a cache grows by multiples of its padding") {
     CHECK(values(cache, 0) == sequence(0, 40));
 }
 
-TEST_CASE("whatever needs cells makes a cache grow: restored and paged-in snapshots, and keys that are rotated apart") {
+TEST_CASE(
+    "whatever needs cells makes a cache grow: restored and offloaded-in snapshots, and keys that are rotated apart") {
     const auto made = [](std::int32_t initial) {
         return numbers::Cache<>{
             numbers::small,
@@ -123,13 +124,13 @@ TEST_CASE("whatever needs cells makes a cache grow: restored and paged-in snapsh
     };
     auto cache = made(8);
     feed(cache, prompt(0, 0, sequence(1, 8)));
-    CellSnapshot snapshot = cache.snapshot({0}).value();
-    cache.page_out(snapshot);
+    CellSnapshot snapshot = cache.snapshot(Sequence{0}).value();
+    cache.offload(snapshot);
     CHECK(cache.statistics().allocated == 8);
-    REQUIRE(cache.restore({1}, snapshot));
+    REQUIRE(cache.restore(Sequence{1}, snapshot));
     CHECK(cache.statistics().allocated == 16);
     CHECK(values(cache, 1) == sequence(1, 8));
-    REQUIRE(cache.page_in(snapshot));
+    REQUIRE(cache.reload(snapshot));
     CHECK(cache.statistics().allocated == 24);
     CHECK(values(cache, 0) == sequence(1, 8));
     CHECK(audit(cache) == "");
@@ -147,15 +148,15 @@ TEST_CASE("a cache that places tokens by blocks grows to the cells that they tak
     CHECK(cache.statistics().allocated == 70);
     feed(cache, prompt(2, 0, sequence(1, 70)) + prompt(1, 6, {7})); // the last one lies lower
     CHECK(cache.statistics().allocated == 198);
-    CellSnapshot snapshot = cache.snapshot({2}).value();
-    cache.page_out(snapshot);
-    REQUIRE(cache.restore({3}, snapshot));
+    CellSnapshot snapshot = cache.snapshot(Sequence{2}).value();
+    cache.offload(snapshot);
+    REQUIRE(cache.restore(Sequence{3}, snapshot));
     CHECK(cache.statistics().allocated == 326);
-    REQUIRE(cache.restore({2}, {10}));
-    REQUIRE(cache.restore({2}, snapshot)); // gives up its own cells before
-    REQUIRE(cache.page_in(snapshot));
+    REQUIRE(cache.restore(Sequence{2}, Position{10}));
+    REQUIRE(cache.restore(Sequence{2}, snapshot)); // gives up its own cells before
+    REQUIRE(cache.reload(snapshot));
     CHECK(cache.statistics().allocated == 489); // by half
-    REQUIRE(cache.remove({2}, {0}, to_end));
+    REQUIRE(cache.remove(Sequence{2}, Position{0}, to_end));
     feed(cache, prompt(1, 7, sequence(8, 58)));
     CHECK(cache.statistics().allocated == 489);
     CHECK(values(cache, 0) == sequence(1, 64));

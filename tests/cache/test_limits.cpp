@@ -33,26 +33,33 @@ using Sliding = Cache<StandardV<float>, SlidingWindow<4>>;
 } // namespace
 
 TEST_CASE("the pool has sequences * capacity cells, or the given number") {
-    CHECK(Full{{1, 1, 1}, {.sequences = 3, .capacity = 10}}.cells() == 30);
-    CHECK(Full{{1, 1, 1}, {.sequences = 256, .cells = 1024}}.cells() == 1024);
-    CHECK(Full{{1, 1, 1}, {.sequences = 256, .cells = 1000, .padding = 64}}.cells() == 1024);
-    CHECK(Full{{1, 1, 1}, {.sequences = 3, .capacity = 10, .cells = 12}}.cells() == 12);
+    CHECK(Full{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 3, .capacity = 10}}.cells() == 30);
+    CHECK(Full{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 256, .cells = 1024}}.cells() == 1024);
+    CHECK(Full{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 256, .cells = 1000, .padding = 64}}.cells()
+          == 1024);
+    CHECK(Full{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 3, .capacity = 10, .cells = 12}}.cells()
+          == 12);
     // A window: sinks + retention for each sequence, and a batch.
-    CHECK(Sliding{{1, 1, 1}, {.sequences = 3, .capacity = 100, .batch = 7}}.cells() == 3 * 5 + 7);
-    CHECK(Sliding{{1, 1, 1}, {.sequences = 3, .capacity = 100, .cells = 9, .batch = 7}}.cells() == 9);
+    CHECK(Sliding{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 3, .capacity = 100, .batch = 7}}.cells()
+          == 3 * 5 + 7);
+    CHECK(
+        Sliding{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 3, .capacity = 100, .cells = 9, .batch = 7}}
+            .cells()
+        == 9);
 }
 
 TEST_CASE("one sequence may use the whole pool while the others are empty") {
-    Full cache{{1, 1, 1}, {.sequences = 8, .cells = 20, .batch = 20}};
+    Full cache{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 8, .cells = 20, .batch = 20}};
     REQUIRE(feed(cache, text(5, 0, 20)));
     CHECK(feed(cache, text(0, 0, 1)).error() == Reason::full);
-    REQUIRE(cache.remove({5}, {19}, to_end));
+    REQUIRE(cache.remove(Sequence{5}, Position{19}, to_end));
     CHECK(feed(cache, text(0, 0, 1)));
 }
 
 TEST_CASE("with a window, a pool below the default may be full, which changes nothing") {
     // Each of 4 sequences keeps 5 tokens. With a batch of 4, the default would be 24 cells.
-    Sliding cache{{1, 1, 1}, {.sequences = 4, .capacity = 100, .cells = 14, .batch = 4}};
+    Sliding cache{{.layers = 1, .kv_heads = 1, .head_dim = 1},
+                  {.sequences = 4, .capacity = 100, .cells = 14, .batch = 4}};
     for (int round = 0; round < 5; ++round)
         for (int s = 0; s < 2; ++s) REQUIRE(feed(cache, text(s, 4 * round, 4)));
     REQUIRE(feed(cache, text(2, 0, 4)));
@@ -61,49 +68,55 @@ TEST_CASE("with a window, a pool below the default may be full, which changes no
     CHECK(feed(cache, text(3, 0, 1)).error() == Reason::full);
     CHECK(cache.statistics() == before);
     // A removal makes room, and so does a commit: the window forgets tokens of sequence 2.
-    REQUIRE(cache.remove({1}, {0}, to_end));
+    REQUIRE(cache.remove(Sequence{1}, Position{0}, to_end));
     CHECK(feed(cache, text(2, 4, 4)));
-    CHECK(cache.tokens({2}) == 5);
+    CHECK(cache.tokens(Sequence{2}) == 5);
     CHECK(feed(cache, text(3, 0, 1)));
 }
 
 TEST_CASE("without a capacity, a window keeps everything only if the retention fills the pool") {
-    Sliding cache{{1, 1, 1}, {.cells = 100, .batch = 4}};
+    Sliding cache{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.cells = 100, .batch = 4}};
     for (int p = 0; p < 80; p += 4) REQUIRE(feed(cache, text(0, p, 4)));
-    CHECK(cache.tokens({0}) == 4);
-    Sliding small{{1, 1, 1}, {.cells = 4, .batch = 4}};
-    CHECK(small.window().oldest_kept({50}) == Position{0});
+    CHECK(cache.tokens(Sequence{0}) == 4);
+    Sliding small{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.cells = 4, .batch = 4}};
+    CHECK(small.window().oldest_kept(Position{50}) == Position{0});
 }
 
 TEST_CASE("with a capacity, a window keeps everything if the retention fills that, however large the pool is") {
-    const Sliding short_sequences{{1, 1, 1}, {.capacity = 4, .cells = 100, .batch = 4}};
-    CHECK(short_sequences.window().oldest_kept({50}) == Position{0});
-    const Sliding long_sequences{{1, 1, 1}, {.capacity = 100, .cells = 4, .batch = 4}};
-    CHECK(long_sequences.window().oldest_kept({50}) == Position{47});
+    const Sliding short_sequences{{.layers = 1, .kv_heads = 1, .head_dim = 1},
+                                  {.capacity = 4, .cells = 100, .batch = 4}};
+    CHECK(short_sequences.window().oldest_kept(Position{50}) == Position{0});
+    const Sliding long_sequences{{.layers = 1, .kv_heads = 1, .head_dim = 1},
+                                 {.capacity = 100, .cells = 4, .batch = 4}};
+    CHECK(long_sequences.window().oldest_kept(Position{50}) == Position{47});
 }
 
 TEST_CASE("a window resolved for one cache is resolved again for another") {
-    const Cache<StandardV<float>, SlidingWindow<>> a{{1, 1, 1}, {.capacity = 4}, SlidingWindow<>{5}};
-    CHECK(a.window().oldest_kept({300}) == Position{0});
-    Cache<StandardV<float>, SlidingWindow<>> b{{1, 1, 1}, {.capacity = 400, .batch = 10}, a.window()};
-    CHECK(b.window().oldest_kept({300}) == Position{296});
+    const Cache<StandardV<float>, SlidingWindow<>> a{
+        {.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 4}, SlidingWindow<>{5}};
+    CHECK(a.window().oldest_kept(Position{300}) == Position{0});
+    Cache<StandardV<float>, SlidingWindow<>> b{
+        {.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 400, .batch = 10}, a.window()};
+    CHECK(b.window().oldest_kept(Position{300}) == Position{296});
     CHECK(b.cells() == 15);
-    const Cache<StandardV<float>, SlidingWindow<>> c{{1, 1, 1}, {.sequences = 2, .capacity = 400}, b.window()};
-    CHECK(c.window().oldest_kept({300}) == Position{295});
+    const Cache<StandardV<float>, SlidingWindow<>> c{
+        {.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 400}, b.window()};
+    CHECK(c.window().oldest_kept(Position{300}) == Position{295});
 }
 
 TEST_CASE("cache_bytes equals the bytes of a cache") {
     const CacheLimits limits{.sequences = 256, .cells = 1024};
-    const Full cache{{2, 3, 4}, limits};
-    CHECK(cache_bytes<StandardV<float>>({2, 3, 4}, limits) == cache.bytes());
-    const CacheShape mixed{{{1, 2, 3}, {4, 5, 6}, {.kv_heads = 1, .key_dim = 2, .value_dim = 3, .shares_layer = 0}}};
+    const Full cache{{.layers = 2, .kv_heads = 3, .head_dim = 4}, limits};
+    CHECK(cache_bytes<StandardV<float>>({.layers = 2, .kv_heads = 3, .head_dim = 4}, limits) == cache.bytes());
+    const CacheShape mixed{
+        .each_layer = {{1, 2, 3}, {4, 5, 6}, {.kv_heads = 1, .key_dim = 2, .value_dim = 3, .shares_layer = 0}}};
     CHECK(cache_bytes<StandardV<float>>(mixed, limits) == Full{mixed, limits}.bytes());
     CHECK(cache.bytes() == 2 * 2 * 1024 * 12 * 4);
 }
 
 TEST_CASE("impossible limits are violations") {
     const auto message = [](const CacheLimits& limits) {
-        return violation_of([&] { const Full cache{{1, 1, 1}, limits}; });
+        return violation_of([&] { const Full cache{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits}; });
     };
     CHECK(message({}) == "limits: a capacity of 0 and 0 cells, expected one of them to be at least 1");
     CHECK(message({.capacity = -1, .cells = 5}).find("a capacity of -1") != std::string::npos);

@@ -50,7 +50,7 @@ using Written = Cache<StandardV<float>, FullCausal, DisabledShift, ListWriter>;
 
 Numbers decoded(const Written& cache, const std::vector<int>& sequences) {
     Numbers batch;
-    for (const int s : sequences) batch.push_back({s, cache.next({s}).value, 1});
+    for (const int s : sequences) batch.push_back({s, cache.next(Sequence{s}).value, 1});
     return batch;
 }
 
@@ -86,7 +86,7 @@ TEST_CASE("a backend that writes lists gets what changed, and nothing twice") {
         auto pass = numbers::begin(cache, prompt(1, 13, Values(3)));
         (void)pass->lists();
     }
-    REQUIRE(cache.remove({0}, {15}, to_end));
+    REQUIRE(cache.remove(Sequence{0}, Position{15}, to_end));
     CHECK(written({0, 1}) == 2 + 3); // both rows begin elsewhere than in the pass that was dropped
 }
 
@@ -181,22 +181,24 @@ TEST_CASE("rows that a backend writes are empty behind those of the batch") {
 
 TEST_CASE("rows that a backend compresses have the empty ones of an encoder's pass, and are not compressed again") {
     EncoderMemory<StandardV<float>, ListWriter> inputs{
-        {1, 1, 1}, {.sequences = 3, .capacity = 20, .batch = 8, .placement = Placement::scattered}};
-    auto written = inputs.write({1}, {0}, 3).value();
+        {.layers = 1, .kv_heads = 1, .head_dim = 1},
+        {.sequences = 3, .capacity = 20, .batch = 8, .placement = Placement::scattered}};
+    auto written = inputs.write(Sequence{1}, Position{0}, 3).value();
     written.put(0, Values(3), Values(3));
     written.commit();
-    const auto indptr_of = [&](const Tokens& batch) {
+    const auto indptr_of = [&](const BatchBuilder& batch) {
         auto pass = inputs.begin(batch).value();
         CHECK(ints(pass.lists().compressed().indices).size() == 3);
         return ints(pass.lists().compressed().indptr);
     };
     const int before = ListWriter::compressed;
-    CHECK(indptr_of(Tokens{{1}, {5}}) == Ints{0, 3});
-    CHECK(indptr_of(Tokens{{1}, {6}}.add({0}, {6})) == Ints{0, 3, 3});
+    CHECK(indptr_of(BatchBuilder{Sequence{1}, Position{5}}) == Ints{0, 3});
+    CHECK(indptr_of(BatchBuilder{Sequence{1}, Position{6}}.add(Sequence{0}, Position{6})) == Ints{0, 3, 3});
     CHECK(ListWriter::compressed == before + 2);
-    CHECK(indptr_of(Tokens{{1}, {9}}.add({0}, {6})) == Ints{0, 3, 3}); // the same rows
+    CHECK(indptr_of(BatchBuilder{Sequence{1}, Position{9}}.add(Sequence{0}, Position{6}))
+          == Ints{0, 3, 3}); // the same rows
     CHECK(ListWriter::compressed == before + 2);
-    CHECK(indptr_of(Tokens{{2}, {7}}.add({1}, {7})) == Ints{0, 0, 3});
+    CHECK(indptr_of(BatchBuilder{Sequence{2}, Position{7}}.add(Sequence{1}, Position{7})) == Ints{0, 0, 3});
     CHECK(ListWriter::compressed == before + 3);
 }
 
@@ -223,9 +225,9 @@ TEST_CASE("a decode step appends one entry and touches no other, and a removal e
         row[p] = -p - 1;
         numbers::put(*pass, cache.shape(), prompt(0, p, {1}));
         pass->commit();
-        if (p == 120) REQUIRE(cache.remove({1}, {10}, {20}));
+        if (p == 120) REQUIRE(cache.remove(Sequence{1}, Position{10}, Position{20}));
     }
-    REQUIRE(cache.remove({0}, {140}, {142})); // rebuilds the row from there on
+    REQUIRE(cache.remove(Sequence{0}, Position{140}, Position{142})); // rebuilds the row from there on
     auto pass = numbers::begin(cache, prompt(0, 148, {1}));
     const CellLists lists = pass->lists();
     CHECK(lists.cells(0)[139] == -140);
@@ -259,7 +261,7 @@ TEST_CASE("keys and values are read through a page table with plain loops") {
     constexpr int heads = 2;
     constexpr int dim = 3;
     constexpr int page = 4;
-    Cache<Blocked<float, page>> cache{{1, heads, dim},
+    Cache<Blocked<float, page>> cache{{.layers = 1, .kv_heads = heads, .head_dim = dim},
                                       {.sequences = 2, .capacity = 32, .batch = 16, .placement = Placement::scattered}};
     const auto rows = [](int s, int first, int n, float sign) {
         Values all;
@@ -268,8 +270,8 @@ TEST_CASE("keys and values are read through a page table with plain loops") {
         return all;
     };
     const auto run = [&](int s, int first, int n) {
-        Tokens tokens;
-        for (int p = first; p < first + n; ++p) tokens.add({s}, {p});
+        BatchBuilder tokens;
+        for (int p = first; p < first + n; ++p) tokens.add(Sequence{s}, Position{p});
         auto pass = cache.begin(tokens).value();
         pass.put(0, rows(s, first, n, 1), rows(s, first, n, -1));
         pass.commit();
@@ -279,10 +281,11 @@ TEST_CASE("keys and values are read through a page table with plain loops") {
     run(0, 8, 4);
     run(1, 8, 3);
     {
-        auto pass = cache.begin(Tokens{{0}, {12}}.add({1}, {11})).value(); // 0 gets a cell in the page of 1
-        CHECK(pass.pages(page).error() == Refusal{.reason = Reason::no_pages, .sequence = {0}});
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{12}}.add(Sequence{1}, Position{11}))
+                        .value(); // 0 gets a cell in the page of 1
+        CHECK(pass.pages(page).error() == Refusal{.reason = Reason::no_pages, .sequence = Sequence{0}});
     }
-    auto pass = cache.begin(Tokens{{1}, {11}}).value();
+    auto pass = cache.begin(BatchBuilder{Sequence{1}, Position{11}}).value();
     pass.put(0, rows(1, 11, 1, 1), rows(1, 11, 1, -1));
 
     const PageLists pages = pass.pages(page).value();
@@ -302,15 +305,16 @@ TEST_CASE("keys and values are read through a page table with plain loops") {
 }
 
 TEST_CASE("the pages of a window say where its first token is") {
-    Cache<StandardV<float>, SlidingWindow<6>> cache{
-        {1, 1, 1}, {.capacity = 64, .batch = 16}, SlidingWindow<6>{{.retention = 40}}};
-    Tokens tokens;
-    for (int p = 0; p < 11; ++p) tokens.add({0}, {p});
+    Cache<StandardV<float>, SlidingWindow<6>> cache{{.layers = 1, .kv_heads = 1, .head_dim = 1},
+                                                    {.capacity = 64, .batch = 16},
+                                                    SlidingWindow<6>{{.retention = 40}}};
+    BatchBuilder tokens;
+    for (int p = 0; p < 11; ++p) tokens.add(Sequence{0}, Position{p});
     auto pass = cache.begin(tokens).value();
     pass.put(0, Values(11), Values(11));
     CHECK(ints(pass.pages(4).value().pages(0)) == Ints{0, 1, 2});
     pass.commit();
-    auto next = cache.begin(Tokens{{0}, {11}}).value();
+    auto next = cache.begin(BatchBuilder{Sequence{0}, Position{11}}).value();
     const PageLists pages = next.pages(4).value();
     CHECK(ints(pages.pages(0)) == Ints{1, 2});
     CHECK(ints(pages.first_offsets()) == Ints{2});
@@ -320,9 +324,9 @@ TEST_CASE("the pages of a window say where its first token is") {
 }
 
 TEST_CASE("a page may be longer than any sequence") {
-    Cache<StandardV<float>> cache{{1, 1, 1}, {.capacity = 16, .batch = 8}};
+    Cache<StandardV<float>> cache{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 16, .batch = 8}};
     for (int first = 0; first < 16; first += 8) {
-        auto pass = cache.begin(Tokens{{0}, {first}, 8}).value();
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{first}, 8}).value();
         pass.put(0, Values(8), Values(8));
         for (const std::int32_t size : {INT32_MAX, 1 << 30}) {
             const PageLists pages = pass.pages(size).value();
@@ -344,23 +348,24 @@ TEST_CASE("groups see their last token, reserved passes have no rows, and encode
     CHECK(ints(reserved.lists().compressed().indptr) == Ints{0});
     reserved.drop();
 
-    EncoderMemory<> inputs{{1, 1, 1}, {.sequences = 2, .capacity = 20, .batch = 8, .placement = Placement::scattered}};
+    EncoderMemory<> inputs{{.layers = 1, .kv_heads = 1, .head_dim = 1},
+                           {.sequences = 2, .capacity = 20, .batch = 8, .placement = Placement::scattered}};
     inputs.reserve_lists(20);
     for (const int position : {3, 1, 3}) {
-        auto written = inputs.write({0}, {position}, 3).value();
+        auto written = inputs.write(Sequence{0}, Position{position}, 3).value();
         written.put(0, Values(3), Values(3));
         written.commit();
-        auto read = inputs.begin(Tokens{{0}, {2}}.add({1}, {5})).value();
+        auto read = inputs.begin(BatchBuilder{Sequence{0}, Position{2}}.add(Sequence{1}, Position{5})).value();
         CHECK(read.lists().rows() == 2);
-        CHECK(read.lists().cells(0).size() == (position == 3 && inputs.tokens({0}) == 3 ? 0 : 3));
+        CHECK(read.lists().cells(0).size() == (position == 3 && inputs.tokens(Sequence{0}) == 3 ? 0 : 3));
         CHECK(read.lists().cells(1).empty());
     }
     {
-        auto read = inputs.begin(Tokens{{0}, {4}}).value();
+        auto read = inputs.begin(BatchBuilder{Sequence{0}, Position{4}}).value();
         CHECK(ints(read.lists().cells(0)) == Ints{3, 4, 5, 0, 1, 2, 6, 7, 8});
         CHECK(ints(read.lists().positions(0)) == Ints{1, 1, 1, 3, 3, 3, 3, 3, 3});
     }
-    auto earlier = inputs.begin(Tokens{{0}, {2}}).value();
+    auto earlier = inputs.begin(BatchBuilder{Sequence{0}, Position{2}}).value();
     CHECK(ints(earlier.lists().cells(0)) == Ints{3, 4, 5});
 }
 

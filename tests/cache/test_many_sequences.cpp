@@ -45,7 +45,7 @@ std::int64_t bookkeeping_bytes(std::int32_t at_once) {
     constexpr std::int64_t cells = std::int64_t{1} << 22;
     constexpr std::int32_t each = static_cast<std::int32_t>(cells / sequences);
     const std::int64_t before = resident_bytes();
-    Cache<StandardV<half>> cache{CacheShape{1, 1, 1},
+    Cache<StandardV<half>> cache{CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 1},
                                  {.sequences = sequences, .capacity = each, .cells = cells, .batch = 500 * at_once}};
     std::vector<std::int32_t> positions;
     std::vector<std::int32_t> of;
@@ -65,7 +65,7 @@ std::int64_t bookkeeping_bytes(std::int32_t at_once) {
         }
     }
     CHECK(cache.statistics().tokens == std::int64_t{each} * sequences);
-    for (std::int32_t s = 0; s < sequences; s += 997) CHECK(cache.next({s}) == Position{each});
+    for (std::int32_t s = 0; s < sequences; s += 997) CHECK(cache.next(Sequence{s}) == Position{each});
     return resident_bytes() - before;
 }
 

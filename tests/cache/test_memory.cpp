@@ -50,12 +50,13 @@ using CacheOn = Cache<Layout, FullCausal, RopeShift<Neox>, Backend>;
 
 template <class Backend = HostBackend>
 CacheOn<Backend> cache_in(const std::vector<LayerMemory>& memory, CacheLimits limits = small) {
-    return {CacheShape{{{2, 4, 4}, {2, 4, 4, 0}}}, limits, memory, {}, RopeShift<Neox>{rope_frequencies(4)}};
+    return {
+        CacheShape{.each_layer = {{2, 4, 4}, {2, 4, 4, 0}}}, limits, memory, {}, RopeShift<Neox>{rope_frequencies(4)}};
 }
 
 template <class Cache>
 void feed(Cache& cache, Sequence s, int tokens) {
-    auto pass = cache.begin(Tokens{s, cache.next(s), tokens}).value();
+    auto pass = cache.begin(BatchBuilder{s, cache.next(s), tokens}).value();
     std::vector<float> rows(static_cast<std::size_t>(tokens) * 8, 1.0F);
     for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i % 8 + i / 8 + 1);
     pass.put(0, rows, rows);
@@ -71,23 +72,23 @@ TEST_CASE_TEMPLATE("a cache works in memory that it is given", Backend, HostBack
         CHECK(static_cast<float>(own.keys[0]) == 0);
         CHECK(own.values[cells * 8 - 1] == 0);
         CHECK(cache.bytes() == cells * 8 * 2 + cells * 8 * 4);
-        feed(cache, {0}, 4);
+        feed(cache, Sequence{0}, 4);
         {
             const auto pass = cache.reserve(1);
             CHECK(pass.keys(1).data_handle() == own.keys.data());
         }
         CHECK(static_cast<float>(own.keys[3 * 8 + 2]) == 6); // token 3, element 2
         CHECK(own.values[2 * cells + 3] == 6);
-        REQUIRE(cache.copy_prefix({0}, {1}, 2));
-        REQUIRE(cache.remove({0}, {1}, {2}));
-        auto snapshot = cache.snapshot({0}).value();
-        cache.page_out(snapshot);
-        REQUIRE(cache.remove({0}, {0}, to_end));
-        REQUIRE(cache.page_in(snapshot));
-        REQUIRE(cache.restore({0}, snapshot));
+        REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{2}));
+        REQUIRE(cache.remove(Sequence{0}, Position{1}, Position{2}));
+        auto snapshot = cache.snapshot(Sequence{0}).value();
+        cache.offload(snapshot);
+        REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
+        REQUIRE(cache.reload(snapshot));
+        REQUIRE(cache.restore(Sequence{0}, snapshot));
         cache.defragment();
-        CHECK(cache.tokens({0}) == 3);
-        CHECK(cache.tokens({1}) == 2);
+        CHECK(cache.tokens(Sequence{0}) == 3);
+        CHECK(cache.tokens(Sequence{1}) == 2);
         auto moved = std::move(cache);
         const auto pass = moved.reserve(1);
         CHECK(pass.values(0).data_handle() == own.values.data());
@@ -103,8 +104,9 @@ TEST_CASE("units and scales lie in memory that the cache is given") {
     using Formats = StandardV<ScaledHeads, BlocksOf32>;
     CHECK(memory.keys.bytes + memory.values.bytes + memory.key_scales.bytes
           == layer_bytes<Formats>({1, 64, 64}, cells));
-    Cache<Formats, FullCausal, UnrotatedShift> cache{{1, 1, 64}, {.cells = cells}, {&memory, 1}};
-    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}}).value();
+    Cache<Formats, FullCausal, UnrotatedShift> cache{
+        {.layers = 1, .kv_heads = 1, .head_dim = 64}, {.cells = cells}, {&memory, 1}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}}).value();
     const std::vector<float> row(64, 254);
     pass.put(0, row, row);
     const auto cell = static_cast<std::size_t>(pass.cells()[0]);
@@ -161,12 +163,15 @@ double committed(const StridedView<T, Rank>& rows) {
 } // namespace
 
 TEST_CASE("all memory of keys and values is committed at once with populate, and else when it is first written") {
-    const CacheShape shape{1, 8, 128, 8}; // keys of 4 KiB a cell: 96 MiB, which no allocator keeps for later
+    const CacheShape shape{.layers = 1,
+                           .kv_heads = 8,
+                           .head_dim = 128,
+                           .value_dim = 8}; // keys of 4 KiB a cell: 96 MiB, which no allocator keeps for later
     const auto check = [&](bool populate, std::int32_t initial_cells) {
         CAPTURE(populate);
         CAPTURE(initial_cells);
         Cache<> cache{shape, {.cells = 24576, .initial_cells = initial_cells, .batch = 24576, .populate = populate}};
-        if (initial_cells != 0) REQUIRE(cache.begin(Tokens{Sequence{0}, Position{0}, 24576}));
+        if (initial_cells != 0) REQUIRE(cache.begin(BatchBuilder{Sequence{0}, Position{0}, 24576}));
         const auto rows = std::as_const(cache).rows(0);
         REQUIRE(rows.keys.extent(0) == 24576);
         CHECK((committed(rows.keys) == 1) == populate);

@@ -30,7 +30,7 @@ namespace {
 template <class Window, class Shift>
 using Books = Cache<StandardV<float>, Window, Shift, NoData>;
 
-const CacheShape shape{2, 1, 2};
+const CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = 2};
 const CacheLimits small{.sequences = 2, .cells = 16, .batch = 8, .placement = Placement::scattered};
 
 /// The keys and values of a program: of each layer, a number for each cell.
@@ -108,7 +108,7 @@ struct Twins {
         REQUIRE(std::vector<Cell>(pass.cells().begin(), pass.cells().end())
                 == std::vector<Cell>(bookkeeping.cells().begin(), bookkeeping.cells().end()));
         CHECK(pass.history() == bookkeeping.history());
-        for (int layer = 0; layer < shape.layers(); ++layer) {
+        for (int layer = 0; layer < shape.layers; ++layer) {
             std::vector<float> rows;
             for (std::size_t i = 0; i < tokens.size(); ++i) {
                 const float x = tokens[i].x + static_cast<float>(1000 * layer);
@@ -142,7 +142,7 @@ struct Twins {
     bool holds(const Pass& pass, Cell cell) const {
         bool same = true;
         const Cell c = cell - pass.history().first;
-        for (int layer = 0; layer < shape.layers(); ++layer)
+        for (int layer = 0; layer < shape.layers; ++layer)
             same = same && pass.keys(layer)(c, 0, 1) == arrays.key(layer, cell)
                    && pass.values(layer)(c, 0, 1) == arrays.value(layer, cell);
         return same;
@@ -154,8 +154,8 @@ struct Twins {
         Places found;
         const auto add = [&](Position p, Cell cell, std::int32_t n) { found.emplace_back(p.value, cell, n); };
         for (int s = 0; s < memory.sequences(); ++s) {
-            found.emplace_back(-1, memory.next({s}).value, memory.tokens({s}));
-            memory.visit_cells({s}, add);
+            found.emplace_back(-1, memory.next(Sequence{s}).value, memory.tokens(Sequence{s}));
+            memory.visit_cells(Sequence{s}, add);
         }
         memory.visit_kept_cells(add);
         return found;
@@ -223,7 +223,7 @@ public:
 
 private:
     int between(int min, int max) { return random_between(random_, min, max); }
-    Sequence any_sequence() { return {between(0, 3)}; }
+    Sequence any_sequence() { return Sequence{between(0, 3)}; }
     int next(Sequence s) const { return twins_.books.next(s).value; }
 
     /// f(cache, its snapshots) for both.
@@ -242,7 +242,7 @@ private:
         Numbers tokens;
         const int first = between(0, 3);
         for (int s = first; s <= std::min(3, first + between(0, 1)); ++s)
-            for (int p = next({s}), end = p + between(1, 5); p < end; ++p)
+            for (int p = next(Sequence{s}), end = p + between(1, 5); p < end; ++p)
                 tokens.push_back({s, p, static_cast<float>(++number_)});
         auto whole = numbers::begin(twins_.whole, tokens);
         auto books = numbers::begin(twins_.books, tokens);
@@ -262,7 +262,7 @@ private:
         const Sequence from = any_sequence();
         const Sequence to = any_sequence();
         const int length = between(0, next(from));
-        done([&](auto& cache, auto&) { return cache.copy_prefix(from, to, length); });
+        done([&](auto& cache, auto&) { return cache.copy_prefix(from, to, Position{length}); });
     }
     void remove() {
         const Sequence s = any_sequence();
@@ -368,10 +368,10 @@ TEST_CASE("a removal is one plan, in which shared cells are copied before their 
     Books<FullCausal, Adding> cache{shape, small};
     commit(cache, prompt(0, 0, {1, 2, 3, 4}));
     CHECK(cache.take_plans().empty());
-    REQUIRE(cache.copy_prefix({0}, {1}, 4));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
     CHECK(cache.take_plans().empty());
-    REQUIRE(cache.remove({0}, {0}, {1}));
-    REQUIRE(cache.remove({1}, {0}, {2}));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, Position{1}));
+    REQUIRE(cache.remove(Sequence{1}, Position{0}, Position{2}));
     const std::vector<Plan> plans = cache.take_plans();
     REQUIRE(plans.size() == 2);
     REQUIRE(plans[0].moves.size() == 1);
@@ -389,23 +389,23 @@ TEST_CASE("what needs no work of a program gives it no plan") {
     Books<FullCausal, Adding> cache{shape, small};
     commit(cache, prompt(0, 0, {1, 2, 3, 4}));
     cache.defragment();
-    REQUIRE(cache.remove({0}, {3}, to_end));
-    REQUIRE(cache.remove({0}, {1}, {1}));
-    REQUIRE(cache.remove({1}, {0}, {1}));
-    CHECK(cache.remove({0}, {0}, {1}, RotateBy{0}));
+    REQUIRE(cache.remove(Sequence{0}, Position{3}, to_end));
+    REQUIRE(cache.remove(Sequence{0}, Position{1}, Position{1}));
+    REQUIRE(cache.remove(Sequence{1}, Position{0}, Position{1}));
+    CHECK(cache.remove(Sequence{0}, Position{0}, Position{1}, RotateBy{0}));
     CHECK(cache.take_plans().empty());
 }
 
 TEST_CASE("operations that find no memory for their plan change nothing, and lose none") {
     Books<FullCausal, Adding> cache{shape, small};
     commit(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
-    REQUIRE(cache.copy_prefix({0}, {1}, 6));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{6}));
     const auto check = [&, before = Twins<FullCausal, Adding>::places(cache)] {
         CHECK(Twins<FullCausal, Adding>::places(cache) == before);
         CHECK(audit(cache) == "");
     };
-    CHECK(failures_of([&] { static_cast<void>(cache.remove({0}, {0}, {2})); }, check) > 0);
-    REQUIRE(cache.remove({1}, {0}, to_end));
+    CHECK(failures_of([&] { static_cast<void>(cache.remove(Sequence{0}, Position{0}, Position{2})); }, check) > 0);
+    REQUIRE(cache.remove(Sequence{1}, Position{0}, to_end));
     const auto check_again = [&, before = Twins<FullCausal, Adding>::places(cache)] {
         CHECK(Twins<FullCausal, Adding>::places(cache) == before);
     };
@@ -420,21 +420,21 @@ TEST_CASE("operations that find no memory for their plan change nothing, and los
 TEST_CASE("a pass whose kernels found keys where they no longer are is not committed") {
     Books<FullCausal, Adding> cache{shape, small};
     commit(cache, prompt(0, 0, {1, 2, 3, 4}));
-    REQUIRE(cache.remove({0}, {0}, {1}));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, Position{1}));
     auto pass = numbers::begin(cache, prompt(0, 3, {5})).value();
     CHECK(violation_of([&] { pass.commit(); })
           == "commit: 1 plans were not taken, expected take_plans before the kernels of the pass");
     CHECK(cache.take_plans().size() == 1);
     pass.commit();
-    CHECK(cache.next({0}) == Position{4});
+    CHECK(cache.next(Sequence{0}) == Position{4});
 
-    REQUIRE(cache.remove({0}, {0}, {1}));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, Position{1}));
     numbers::begin(cache, prompt(0, 3, {5})).value().drop();
     cache.reserve(4).commit();
     CHECK(cache.take_plans().size() == 1);
 }
 
-TEST_CASE("a tree of prefixes evicts instead of paging out") {
+TEST_CASE("a tree of prefixes evicts instead of offloading") {
     using Trees = Twins<FullCausal, Adding>;
     Trees twins{{.sequences = 2, .cells = 48, .batch = 48}, {}};
     PrefixTree tree{twins.whole};
@@ -443,8 +443,8 @@ TEST_CASE("a tree of prefixes evicts instead of paging out") {
     for (int request = 0; request < 300; ++request) {
         CAPTURE(request);
         const Sequence s{random_between(random, 0, 1)};
-        REQUIRE(twins.whole.remove(s, {0}, to_end));
-        REQUIRE(twins.books.remove(s, {0}, to_end));
+        REQUIRE(twins.whole.remove(s, Position{0}, to_end));
+        REQUIRE(twins.books.remove(s, Position{0}, to_end));
         std::vector<std::int32_t> tokens;
         for (int n = random_between(random, 1, 12); n > 0; --n) tokens.push_back(random_between(random, 1, 3));
         const PrefixMatch match = bookkeeping.attach(s, tokens);
@@ -453,7 +453,7 @@ TEST_CASE("a tree of prefixes evicts instead of paging out") {
         for (auto p = static_cast<std::size_t>(match.length); p < tokens.size(); ++p)
             rest.push_back({s.value, static_cast<int>(p), static_cast<float>(100 * tokens[p])});
         if (!rest.empty()) {
-            const Tokens batch{s, {match.length}, static_cast<std::int32_t>(rest.size())};
+            const BatchBuilder batch{s, Position{match.length}, static_cast<std::int32_t>(rest.size())};
             auto whole = tree.begin(batch);
             auto books = bookkeeping.begin(batch);
             REQUIRE(twins.agree(whole, books));
@@ -465,21 +465,23 @@ TEST_CASE("a tree of prefixes evicts instead of paging out") {
         CHECK(tree.statistics().evictions == bookkeeping.statistics().evictions);
         CHECK(tree.statistics().in_place_bytes == bookkeeping.statistics().in_place_bytes);
         if (random_between(random, 0, 2) == 0) { // keys that the tree shares are copied
-            const bool removed = twins.agree(twins.whole.remove(s, {0}, {1}), twins.books.remove(s, {0}, {1}));
+            const bool removed = twins.agree(twins.whole.remove(s, Position{0}, Position{1}),
+                                             twins.books.remove(s, Position{0}, Position{1}));
             if (removed) twins.take();
         }
         twins.compare();
     }
     CHECK(bookkeeping.statistics().evictions > 10);
-    CHECK(bookkeeping.statistics().page_outs == 0);
+    CHECK(bookkeeping.statistics().offloads == 0);
     CHECK(violation_of([&] {
-              PrefixTree{twins.books, {.paged_bytes = 1}};
+              PrefixTree{twins.books, {.offloaded_bytes = 1}};
           })
-          == "limits: 1 bytes for what is paged out, expected 0, because the snapshots of this memory cannot be paged "
+          == "limits: 1 bytes for what is offloaded, expected 0, because the snapshots of this memory cannot be "
+             "offloaded "
              "out");
 }
 
-TEST_CASE("a hybrid has members without keys and values, and no paging") {
+TEST_CASE("a hybrid has members without keys and values, and no offloading") {
     using Full = Books<FullCausal, Adding>;
     using Sliding = Books<SlidingWindow<4>, Adding>;
     using Both = Hybrid<Repeat<Sliding, Full>, Sliding, Full>;
@@ -488,33 +490,33 @@ TEST_CASE("a hybrid has members without keys and values, and no paging") {
     const CacheLimits limits{.sequences = 2, .cells = 24, .batch = 8};
     Both memory{4, Sliding{shape, limits}, Full{shape, limits}};
     commit(memory, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
-    REQUIRE(memory.copy_prefix({0}, {1}, 6));
-    const auto kept = memory.snapshot({0}, {0}).value();
-    REQUIRE(memory.remove({0}, {4}, {5}));
+    REQUIRE(memory.copy_prefix(Sequence{0}, Sequence{1}, Position{6}));
+    const auto kept = memory.snapshot(Sequence{0}, Position{0}).value();
+    REQUIRE(memory.remove(Sequence{0}, Position{4}, Position{5}));
     CHECK(memory.member<Full>().take_plans().size() == 1);
     CHECK(memory.member<Sliding>().take_plans().size() == 1);
-    REQUIRE(memory.restore({0}, kept));
-    CHECK(memory.next({0}) == Position{6});
+    REQUIRE(memory.restore(Sequence{0}, kept));
+    CHECK(memory.next(Sequence{0}) == Position{6});
     CHECK(memory.bytes() == 0);
 
     PrefixTree tree{memory};
     for (int i = 0; i < 20; ++i) {
-        REQUIRE(memory.remove({0}, {0}, to_end));
-        auto pass = tree.begin(Tokens{{0}, {0}, 6});
+        REQUIRE(memory.remove(Sequence{0}, Position{0}, to_end));
+        auto pass = tree.begin(BatchBuilder{Sequence{0}, Position{0}, 6});
         REQUIRE(pass.has_value());
         pass->commit();
-        REQUIRE(tree.insert({0}, std::vector<std::int32_t>{i, 1, 2, 3, 4, 5}));
+        REQUIRE(tree.insert(Sequence{0}, std::vector<std::int32_t>{i, 1, 2, 3, 4, 5}));
     }
     CHECK(tree.statistics().evictions > 0);
 }
 
 TEST_CASE("an encoder's inputs can be a program's own") {
     EncoderMemory<StandardV<float>, NoData> memory{shape, small};
-    memory.write({0}, {0}, 4).value().commit();
-    memory.write({1}, {0}, 3).value().commit();
-    REQUIRE(memory.remove({0}, {0}, to_end));
+    memory.write(Sequence{0}, Position{0}, 4).value().commit();
+    memory.write(Sequence{1}, Position{0}, 3).value().commit();
+    REQUIRE(memory.remove(Sequence{0}, Position{0}, to_end));
     memory.defragment();
-    auto pass = memory.begin(Tokens{{1}, {0}}).value();
+    auto pass = memory.begin(BatchBuilder{Sequence{1}, Position{0}}).value();
     CHECK(violation_of([&] { pass.commit(); }).starts_with("commit: 1 plans were not taken"));
     const std::vector<Plan> plans = memory.take_plans();
     REQUIRE(plans.size() == 1);
@@ -525,14 +527,14 @@ TEST_CASE("an encoder's inputs can be a program's own") {
     pass.commit();
 }
 
-TEST_CASE("a snapshot of a cache without keys and values is not paged out by an operation of two phases either") {
+TEST_CASE("a snapshot of a cache without keys and values is not offloaded by an operation of two phases either") {
     Books<FullCausal, Adding> cache{shape, small};
     commit(cache, prompt(0, 0, {1, 2}));
-    auto snapshot = cache.snapshot({0}).value();
+    auto snapshot = cache.snapshot(Sequence{0}).value();
     CHECK(violation_of([&] {
-              static_cast<void>(cache.prepare(op::PageOut<CellSnapshot>{snapshot, PageTo::host}));
+              static_cast<void>(cache.prepare(op::Offload<CellSnapshot>{snapshot, OffloadTo::host}));
           })
-          == "page_out: the cache has no keys and values, expected a backend with memory");
+          == "offload: the cache has no keys and values, expected a backend with memory");
     CHECK(cache.statistics().snapshots == 1);
 }
 

@@ -22,10 +22,10 @@ namespace {
 numbers::Cache<> scattered() {
     numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 4, .batch = 8}};
     feed(cache, {{0, 0, 10}, {2, 0, 20}, {0, 1, 30}, {2, 1, 40}, {2, 2, 50}, {2, 3, 60}});
-    REQUIRE(cache.copy_prefix({0}, {1}, 2));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{2}));
     feed(cache, {{1, 2, 70}, {1, 3, 80}});
-    REQUIRE(cache.remove({2}, {0}, to_end));
-    REQUIRE(cache.remove({1}, {0}, {1}));
+    REQUIRE(cache.remove(Sequence{2}, Position{0}, to_end));
+    REQUIRE(cache.remove(Sequence{1}, Position{0}, Position{1}));
     return cache;
 }
 
@@ -50,8 +50,8 @@ TEST_CASE("fragmentation is 0 in an empty and a full cache, and above 0 in a sca
     CHECK(cache.statistics().fragmentation() == 0);
     feed(cache, prompt(0, 0, Values(8)));
     CHECK(cache.statistics().fragmentation() == 0);
-    REQUIRE(cache.remove({0}, {1}, {2}));
-    REQUIRE(cache.remove({0}, {4}, {5}));
+    REQUIRE(cache.remove(Sequence{0}, Position{1}, Position{2}));
+    REQUIRE(cache.remove(Sequence{0}, Position{4}, Position{5}));
     CHECK(cache.statistics().free == 2);
     CHECK(cache.statistics().fragmentation() == 0.5);
 }
@@ -74,8 +74,8 @@ TEST_CASE("the map shows who owns which cell") {
     numbers::Cache<> cache{numbers::small,
                            {.sequences = 3, .capacity = 4, .batch = 8, .placement = Placement::scattered}};
     feed(cache, {{0, 0, 10}, {2, 0, 20}, {0, 1, 30}, {2, 1, 40}, {2, 2, 50}});
-    REQUIRE(cache.copy_prefix({0}, {1}, 1));
-    REQUIRE(cache.remove({2}, {1}, {2}));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{1}));
+    REQUIRE(cache.remove(Sequence{2}, Position{1}, Position{2}));
     CHECK(describe(cache)
           == "4 of 12 cells used, 1 shared, longest free run 7, 144 bytes in 1 layer\n"
              " 0  *20.2.......\n"
@@ -92,20 +92,20 @@ TEST_CASE("the map shows who owns which cell") {
 TEST_CASE("the map tells cells of snapshots from free ones") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .cells = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}));
-    auto snapshot = cache.snapshot({0}, {1}, {3});
-    REQUIRE(cache.copy_prefix({0}, {1}, 2));
-    REQUIRE(cache.remove({0}, {0}, to_end));
+    auto snapshot = cache.snapshot(Sequence{0}, Position{1}, Position{3});
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{2}));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
     CHECK(describe(cache).find("\n0  11+.....\n") != std::string::npos);
     CHECK(describe(cache, true).find("\033[90m+\033[0m\033[90m.\033[0m") != std::string::npos);
     std::vector<std::array<int, 3>> kept;
     cache.visit_kept_cells([&](Position p, Cell cell, int count) { kept.push_back({p.value, cell, count}); });
     CHECK(kept == std::vector<std::array<int, 3>>{{1, 1, 2}});
-    cache.page_out(*snapshot);
+    cache.offload(*snapshot);
     CHECK(describe(cache).find("\n0  11......\n") != std::string::npos);
 }
 
 TEST_CASE("the numbers above the map have the singular for one cell and the plural for two layers") {
-    const numbers::Cache<> cache{{2, 1, 2}, {.capacity = 1, .batch = 1}};
+    const numbers::Cache<> cache{{.layers = 2, .kv_heads = 1, .head_dim = 2}, {.capacity = 1, .batch = 1}};
     const std::string drawn = describe(cache);
     CHECK(drawn.find("0 of 1 cell used, ") == 0);
     CHECK(drawn.find(" bytes in 2 layers\n") != std::string::npos);

@@ -25,7 +25,7 @@ const CacheLimits limits{.sequences = 2, .capacity = 8, .batch = 8};
 } // namespace
 
 TEST_CASE("rows can be views of any strides, spans or vectors, of the stored element or float") {
-    Cache<StandardV<half>> cache{CacheShape{1, 2, 3, 1}, limits};
+    Cache<StandardV<half>> cache{CacheShape{.layers = 1, .kv_heads = 2, .head_dim = 3, .value_dim = 1}, limits};
     auto pass = numbers::begin(cache, prompt(0, 0, {0, 0}));
     REQUIRE(pass);
     const auto key = [&](int token, int head, int d) { return static_cast<float>(pass->keys(0)(token, head, d)); };
@@ -58,11 +58,11 @@ TEST_CASE("rows can be views of any strides, spans or vectors, of the stored ele
 TEST_CASE("histories of Blocked begin and end with whole blocks") {
     using Layout = Blocked<float, 4>;
     const CacheLimits small{.sequences = 2, .cells = 20, .batch = 8, .padding = 6, .placement = Placement::scattered};
-    Cache<Layout> cache{CacheShape{1, 2, 1, 3}, small};
+    Cache<Layout> cache{CacheShape{.layers = 1, .kv_heads = 2, .head_dim = 1, .value_dim = 3}, small};
     CHECK(cache.limits().padding == 12);
     CHECK(cache.statistics().cells == 24);
     CHECK(cache.bytes() == 24 * 2 * (1 + 3) * 4);
-    CHECK(cache.bytes() == cache_bytes<Layout>({1, 2, 1, 3}, small));
+    CHECK(cache.bytes() == cache_bytes<Layout>({.layers = 1, .kv_heads = 2, .head_dim = 1, .value_dim = 3}, small));
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7}));
     feed(cache, prompt(1, 0, {11, 12, 13, 14, 15, 16, 17}));
     auto pass = numbers::begin(cache, prompt(1, 7, {18}));
@@ -84,13 +84,14 @@ TEST_CASE("histories of Blocked begin and end with whole blocks") {
 TEST_CASE("a padding that has no common multiple with the blocks is a violation") {
     CHECK(
         violation_of([] {
-            static_cast<void>(Cache<Blocked<float>>{{1, 1, 1}, {.capacity = 8, .padding = (1 << 30) - 1}});
+            static_cast<void>(Cache<Blocked<float>>{{.layers = 1, .kv_heads = 1, .head_dim = 1},
+                                                    {.capacity = 8, .padding = (1 << 30) - 1}});
         })
         == "limits: a padding of 1073741823 and blocks of 64 cells, expected a common multiple of at most 1073741824");
 }
 
 TEST_CASE("values of PermutedV are indexed (cell, head, dim), with stride 1 along the cells") {
-    Cache<PermutedV<float>> cache{CacheShape{1, 2, 1, 3}, limits};
+    Cache<PermutedV<float>> cache{CacheShape{.layers = 1, .kv_heads = 2, .head_dim = 1, .value_dim = 3}, limits};
     auto pass = numbers::begin(cache, prompt(0, 0, {0, 0}));
     pass->put(0, std::vector<float>{1, 2, 3, 4}, std::vector<float>{0, 1, 2, 10, 11, 12, 100, 101, 102, 110, 111, 112});
     const auto [keys, values, mask] = pass->get(0);
@@ -105,7 +106,7 @@ TEST_CASE("values of PermutedV are indexed (cell, head, dim), with stride 1 alon
 }
 
 TEST_CASE("rows of a wrong extent, or for a wrong layer, are a violation") {
-    Cache<> cache{CacheShape{{{2, 3, 1}, {2, 3, 1, 0}, {1, 4, 0}}}, limits};
+    Cache<> cache{CacheShape{.each_layer = {{2, 3, 1}, {2, 3, 1, 0}, {1, 4, 0}}}, limits};
     auto pass = numbers::begin(cache, prompt(0, 0, {0, 0}));
     const std::vector<float> k(12);
     const std::vector<float> v(4);
@@ -291,7 +292,7 @@ TEST_CASE("the history holds what every token of a batch sees, in whatever order
         numbers::small,
         {.sequences = 2, .capacity = 9, .batch = 4, .placement = Placement::scattered, .positions = Positions::any}};
     feed(cache, prompt(1, 0, {1, 2}) + prompt(0, 0, {3, 4}));
-    REQUIRE(cache.remove({1}, {0}, to_end));
+    REQUIRE(cache.remove(Sequence{1}, Position{0}, to_end));
     // Cells 2 and 3 are in use; the new tokens get cells 0 and 1. Only the token at position 5 sees cell 0.
     CHECK(numbers::begin(cache, {{0, 5, 1}, {0, 3, 2}}).value().history() == CellRange{0, 4});
 }
@@ -308,7 +309,7 @@ TEST_CASE("a dropped pass never happened") {
         if (explicitly) pass->drop();
     }
     CHECK(cache.statistics() == before);
-    CHECK(cache.range({0}) == PositionRange{{1}, {4}});
+    CHECK(cache.range(Sequence{0}) == PositionRange{Position{1}, Position{4}});
     CHECK(numbers::held(cache, 0) == contents);
     CHECK(numbers::values(cache, 1) == Values{6, 7});
 }
@@ -354,8 +355,8 @@ TEST_CASE("addresses of keys and values never change") {
     };
     const auto before = memory();
     feed(cache, prompt(0, 0, {1, 2, 3, 4}));
-    REQUIRE(cache.copy_prefix({0}, {1}, 4));
-    REQUIRE(cache.remove({0}, {1}, {2}));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
+    REQUIRE(cache.remove(Sequence{0}, Position{1}, Position{2}));
     cache.defragment();
     CHECK(memory() == before);
 }
@@ -394,9 +395,9 @@ TEST_CASE("committing a reserved pass leaves the sequences of the last batch alo
     using Window = SlidingWindow<4>;
     numbers::Cache<Window> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 4}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}));
-    REQUIRE(cache.remove({0}, {0}, to_end)); // has no last token now
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end)); // has no last token now
     cache.reserve(1).commit();
-    CHECK(cache.tokens({0}) == 0);
+    CHECK(cache.tokens(Sequence{0}) == 0);
     feed(cache, prompt(0, 0, {5, 6}));
     CHECK(numbers::values(cache, 0) == Values{5, 6});
 }

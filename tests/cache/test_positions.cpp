@@ -24,7 +24,7 @@ Refusal refused(C& cache, const Numbers& tokens) {
 }
 
 Refusal not_next(int sequence, int expected) {
-    return {.reason = Reason::not_next, .sequence = {sequence}, .expected = {expected}};
+    return {.reason = Reason::not_next, .sequence = Sequence{sequence}, .expected = Position{expected}};
 }
 
 } // namespace
@@ -50,7 +50,7 @@ TEST_CASE("a token must follow the last one of its sequence") {
 TEST_CASE("tokens of one batch may share a position, tokens of two batches may not") {
     numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8}};
     feed(cache, {{0, 0, 1}, {0, 1, 2}, {0, 1, 3}, {0, 1, 4}, {0, 2, 5}});
-    CHECK(cache.next({0}) == Position{3});
+    CHECK(cache.next(Sequence{0}) == Position{3});
     CHECK(refused(cache, {{0, 2, 1}}) == not_next(0, 3));
     feed(cache, {{0, 3, 6}, {0, 3, 7}});
     CHECK(numbers::values(cache, 0) == Values{1, 2, 3, 4, 5, 6, 7});
@@ -67,28 +67,28 @@ TEST_CASE("the token after a forgotten commit is refused") {
 
 TEST_CASE("next is right after every operation") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
-    CHECK(cache.next({0}) == Position{0});
-    feed(cache, prompt(0, cache.next({0}).value, {1, 2, 3, 4}));
-    CHECK(cache.next({0}) == Position{4});
-    REQUIRE(cache.copy_prefix({0}, {1}, 3));
-    CHECK(cache.next({1}) == Position{3});
-    REQUIRE(cache.remove({0}, {1}, {3}));
-    CHECK(cache.next({0}) == Position{2});
-    REQUIRE(cache.remove({0}, {0}, to_end));
-    CHECK(cache.next({0}) == Position{0});
-    CHECK(violation_of([&] { (void)cache.next({2}); }) == "sequence 2, expected 0 to 1");
+    CHECK(cache.next(Sequence{0}) == Position{0});
+    feed(cache, prompt(0, cache.next(Sequence{0}).value, {1, 2, 3, 4}));
+    CHECK(cache.next(Sequence{0}) == Position{4});
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{3}));
+    CHECK(cache.next(Sequence{1}) == Position{3});
+    REQUIRE(cache.remove(Sequence{0}, Position{1}, Position{3}));
+    CHECK(cache.next(Sequence{0}) == Position{2});
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
+    CHECK(cache.next(Sequence{0}) == Position{0});
+    CHECK(violation_of([&] { (void)cache.next(Sequence{2}); }) == "sequence 2, expected 0 to 1");
 }
 
 TEST_CASE("a token that would see positions that are not kept is refused") {
     numbers::Cache<SlidingWindow<8>> cache{numbers::small, {.sequences = 2, .capacity = 100, .batch = 13}};
     feed(cache, prompt(0, 0, Values(12)) + prompt(1, 0, {1}));
-    REQUIRE(cache.remove({0}, {2}, {9})); // 3 to 11 were kept; 9 to 11 are now 2 to 4
-    CHECK_FALSE(cache.can_resume({0}, cache.next({0})));
-    const Refusal expected{.reason = Reason::cannot_resume, .sequence = {0}};
+    REQUIRE(cache.remove(Sequence{0}, Position{2}, Position{9})); // 3 to 11 were kept; 9 to 11 are now 2 to 4
+    CHECK_FALSE(cache.can_resume(Sequence{0}, cache.next(Sequence{0})));
+    const Refusal expected{.reason = Reason::cannot_resume, .sequence = Sequence{0}};
     CHECK(refused(cache, prompt(0, 5, {1})) == expected);
     CHECK(refused(cache, prompt(1, 1, {1}) + prompt(0, 5, {1})) == expected);
     CHECK(to_string(expected) == "cannot resume: the next token would see positions that are not kept; sequence 0");
-    REQUIRE(cache.remove({0}, {0}, to_end));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
     feed(cache, prompt(0, 0, {1, 2}));
 }
 
@@ -98,15 +98,15 @@ TEST_CASE("a refused batch leaves nothing behind for the next one") {
         CHECK(refused(cache, prompt(0, p, {1}) + prompt(1, p + 1, {2})) == not_next(1, p));
         feed(cache, prompt(0, p, {1}) + prompt(1, p, {2}));
     }
-    CHECK(cache.tokens({0}) == 6);
+    CHECK(cache.tokens(Sequence{0}) == 6);
 }
 
 TEST_CASE("Positions::any accepts gaps and any order") {
     numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8, .positions = Positions::any}};
     feed(cache, {{0, 5, 1}, {0, 2, 2}});
     feed(cache, {{0, 2, 3}, {0, 9, 4}});
-    CHECK(cache.next({0}) == Position{10});
-    CHECK(cache.tokens({0}) == 4);
+    CHECK(cache.next(Sequence{0}) == Position{10});
+    CHECK(cache.tokens(Sequence{0}) == 4);
 }
 
 } // namespace test_positions

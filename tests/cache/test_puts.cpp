@@ -16,14 +16,14 @@ const CacheLimits limits{.sequences = 2, .capacity = 4, .batch = 4};
 } // namespace
 
 TEST_CASE("a row that another sequence left in a cell cannot be read") {
-    Cache<> cache{{1, 1, 1}, limits};
+    Cache<> cache{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits};
     {
-        auto pass = cache.begin(Tokens{{0}, {0}}).value();
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}}).value();
         pass.put(0, Values{42}, Values{43});
         pass.commit();
     }
-    REQUIRE(cache.remove({0}, {0}, to_end));
-    auto pass = cache.begin(Tokens{{1}, {0}}).value();
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
+    auto pass = cache.begin(BatchBuilder{Sequence{1}, Position{0}}).value();
     const std::string message = ": layer 0 was not put in this pass, expected a put before it is read";
     CHECK(violation_of([&] { (void)pass.keys(0); }) == "keys" + message);
     CHECK(violation_of([&] { (void)pass.values(0); }) == "values" + message);
@@ -36,9 +36,9 @@ TEST_CASE("a row that another sequence left in a cell cannot be read") {
 }
 
 TEST_CASE("a commit names the first layer that was not put") {
-    Cache<> cache{{70, 1, 1}, limits};
+    Cache<> cache{{.layers = 70, .kv_heads = 1, .head_dim = 1}, limits};
     for (int round = 0; round < 3; ++round) {
-        auto pass = cache.begin(Tokens{{0}, cache.next({0})}).value();
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, cache.next(Sequence{0})}).value();
         for (const int missing : {0, 63, 64, 69}) {
             for (int layer = 0; layer < missing; ++layer) pass.put(layer, Values{1}, Values{2});
             CHECK(violation_of([&] { pass.commit(); })
@@ -55,8 +55,8 @@ TEST_CASE("a commit names the first layer that was not put") {
 }
 
 TEST_CASE("a layer that shares memory counts as put with its owner") {
-    Cache<> cache{CacheShape{{{1, 1, 1}, {1, 1, 1}, {1, 1, 1, 0}, {1, 1, 1}}}, limits};
-    auto pass = cache.begin(Tokens{{0}, {0}}).value();
+    Cache<> cache{CacheShape{.each_layer = {{1, 1, 1}, {1, 1, 1}, {1, 1, 1, 0}, {1, 1, 1}}}, limits};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}}).value();
     CHECK(violation_of([&] { pass.mark_put(2); })
           == "mark_put: layer 2 shares the memory of layer 0, expected a mark_put to that one");
     pass.put(1, Values{5}, Values{5});
@@ -71,8 +71,8 @@ TEST_CASE("a layer that shares memory counts as put with its owner") {
 }
 
 TEST_CASE("rows written in place count as put after mark_put") {
-    Cache<PermutedV<float>> cache{{2, 1, 2}, limits};
-    auto pass = cache.begin(Tokens{{0}, {0}, 2}).value();
+    Cache<PermutedV<float>> cache{{.layers = 2, .kv_heads = 1, .head_dim = 2}, limits};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 2}).value();
     for (int layer = 0; layer < 2; ++layer) {
         const auto [keys, values] = pass.in_place(layer);
         CHECK(keys.extent(0) == cache.cells());
@@ -91,25 +91,25 @@ TEST_CASE("rows written in place count as put after mark_put") {
     CHECK(violation_of([&] { (void)pass.in_place(2); }) == "in_place: layer 2, expected 0 to 1");
     CHECK(violation_of([&] { pass.mark_put(-1); }) == "mark_put: layer -1, expected 0 to 1");
     pass.commit();
-    CHECK(cache.tokens({0}) == 2);
+    CHECK(cache.tokens(Sequence{0}) == 2);
 }
 
 TEST_CASE("an empty batch, a reserved pass and a dropped pass need no put") {
-    Cache<> cache{{3, 1, 1}, limits};
+    Cache<> cache{{.layers = 3, .kv_heads = 1, .head_dim = 1}, limits};
     auto empty = cache.begin({}).value();
     (void)empty.get(2);
     empty.commit();
     auto reserved = cache.reserve(2);
     (void)reserved.get(2);
     reserved.commit();
-    auto dropped = cache.begin(Tokens{{0}, {0}}).value();
+    auto dropped = cache.begin(BatchBuilder{Sequence{0}, Position{0}}).value();
     dropped.drop();
-    CHECK(cache.tokens({0}) == 0);
+    CHECK(cache.tokens(Sequence{0}) == 0);
 }
 
 TEST_CASE("rows can be pointers; null and misaligned ones are violations") {
-    Cache<StandardV<half>> cache{{1, 2, 2}, limits};
-    auto pass = cache.begin(Tokens{{0}, {0}, 2}).value();
+    Cache<StandardV<half>> cache{{.layers = 1, .kv_heads = 2, .head_dim = 2}, limits};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 2}).value();
     const std::vector<float> k{1, 2, 3, 4, 5, 6, 7, 8};
     const std::vector<half> v(8, half{9.0F});
     pass.put(0, k.data(), v.data());

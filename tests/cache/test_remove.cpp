@@ -31,35 +31,35 @@ struct AddingByLayer : numbers::Adding {
 TEST_CASE("a removal at the end moves nothing") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}) + prompt(1, 0, {5}));
-    REQUIRE(cache.remove({0}, {2}, to_end));
+    REQUIRE(cache.remove(Sequence{0}, Position{2}, to_end));
     CHECK(held(cache, 0) == Held{{1, 1}, {2, 2}});
-    CHECK(cache.range({0}) == PositionRange{{0}, {1}});
+    CHECK(cache.range(Sequence{0}) == PositionRange{Position{0}, Position{1}});
     CHECK(cache.statistics().free == 13);
-    REQUIRE(cache.remove({0}, {1}, {1000})); // the end lies beyond the sequence
+    REQUIRE(cache.remove(Sequence{0}, Position{1}, Position{1000})); // the end lies beyond the sequence
     CHECK(held(cache, 0) == Held{{1, 1}});
-    REQUIRE(cache.remove({0}, {0}, to_end));
-    CHECK(cache.range({0}) == std::nullopt);
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
+    CHECK(cache.range(Sequence{0}) == std::nullopt);
     CHECK(values(cache, 1) == Values{5});
 }
 
 TEST_CASE("a removal in the middle moves later tokens and shifts their keys, not their values") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {10, 20, 30, 40, 50}) + prompt(1, 0, {5, 6, 7}));
-    REQUIRE(cache.remove({0}, {1}, {3}));
+    REQUIRE(cache.remove(Sequence{0}, Position{1}, Position{3}));
     CHECK(held(cache, 0) == Held{{10, 10}, {40, 38}, {50, 48}});
-    CHECK(cache.range({0}) == PositionRange{{0}, {2}});
+    CHECK(cache.range(Sequence{0}) == PositionRange{Position{0}, Position{2}});
     CHECK(held(cache, 1) == Held{{5, 5}, {6, 6}, {7, 7}});
-    REQUIRE(cache.remove({0}, {0}, {1}));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, Position{1}));
     CHECK(held(cache, 0) == Held{{40, 37}, {50, 47}});
     feed(cache, prompt(0, 2, {60}));
     CHECK(held(cache, 0) == Held{{40, 37}, {50, 47}, {60, 60}});
 }
 
 TEST_CASE("each layer's keys are shifted by its own number, also behind a layer that shares memory") {
-    Cache<StandardV<float>, FullCausal, AddingByLayer> cache{CacheShape{{{1, 2, 1}, {1, 2, 1, 0}, {1, 2, 1}}},
-                                                             {.capacity = 8, .batch = 8}};
+    Cache<StandardV<float>, FullCausal, AddingByLayer> cache{
+        CacheShape{.each_layer = {{1, 2, 1}, {1, 2, 1, 0}, {1, 2, 1}}}, {.capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {10, 20, 30}));
-    REQUIRE(cache.remove({0}, {0}, {1}));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, Position{1}));
     CHECK(held(cache, 0, 0) == Held{{20, 20}, {30, 30}});
     CHECK(held(cache, 0, 2) == Held{{20, 18}, {30, 28}});
 }
@@ -67,31 +67,31 @@ TEST_CASE("each layer's keys are shifted by its own number, also behind a layer 
 TEST_CASE("a removal of missing positions closes the gap") {
     numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8, .positions = Positions::any}};
     feed(cache, {{0, 0, 10}, {0, 7, 20}});
-    REQUIRE(cache.remove({0}, {2}, {5}));
+    REQUIRE(cache.remove(Sequence{0}, Position{2}, Position{5}));
     CHECK(held(cache, 0) == Held{{10, 10}, {20, 17}});
-    CHECK(cache.range({0}) == PositionRange{{0}, {4}});
+    CHECK(cache.range(Sequence{0}) == PositionRange{Position{0}, Position{4}});
 }
 
 TEST_CASE("a removal of an empty range changes nothing") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3}));
     const std::string before = numbers::portrait(cache);
-    CHECK(cache.remove({0}, {1}, {1}));
-    CHECK(cache.remove({0}, {3}, {9}));
-    CHECK(cache.remove({0}, {3}, to_end));
-    CHECK(cache.remove({0}, to_end, to_end));
-    CHECK(cache.remove({1}, {0}, to_end));
-    CHECK(cache.remove({1}, {0}, {5}));
+    CHECK(cache.remove(Sequence{0}, Position{1}, Position{1}));
+    CHECK(cache.remove(Sequence{0}, Position{3}, Position{9}));
+    CHECK(cache.remove(Sequence{0}, Position{3}, to_end));
+    CHECK(cache.remove(Sequence{0}, to_end, to_end));
+    CHECK(cache.remove(Sequence{1}, Position{0}, to_end));
+    CHECK(cache.remove(Sequence{1}, Position{0}, Position{5}));
     CHECK(numbers::portrait(cache) == before);
 }
 
 TEST_CASE("a shift copies shared cells first, and other sequences keep theirs") {
     numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {10, 20, 30, 40}));
-    REQUIRE(cache.copy_prefix({0}, {1}, 4));
-    REQUIRE(cache.copy_prefix({0}, {2}, 3));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{2}, Position{3}));
     feed(cache, prompt(0, 4, {50}));
-    REQUIRE(cache.remove({0}, {1}, {2}));
+    REQUIRE(cache.remove(Sequence{0}, Position{1}, Position{2}));
     CHECK(held(cache, 0) == Held{{10, 10}, {30, 29}, {40, 39}, {50, 49}});
     CHECK(held(cache, 1) == Held{{10, 10}, {20, 20}, {30, 30}, {40, 40}});
     CHECK(held(cache, 2) == Held{{10, 10}, {20, 20}, {30, 30}});
@@ -102,17 +102,18 @@ TEST_CASE("a shift copies shared cells first, and other sequences keep theirs") 
 TEST_CASE("cells that a removal frees have room for its copies") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 3, .batch = 6}};
     feed(cache, prompt(0, 0, {10, 20, 30, 40}));
-    REQUIRE(cache.copy_prefix({0}, {1}, 4));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
     feed(cache, prompt(0, 4, {50, 60})); // all six cells are in use
     CHECK(cache.statistics().free == 0);
 
     const std::string before = numbers::portrait(cache);
-    CHECK(cache.remove({0}, {1}, {3}).error() == Reason::full); // needs a copy of 40, and frees nothing
+    CHECK(cache.remove(Sequence{0}, Position{1}, Position{3}).error()
+          == Reason::full); // needs a copy of 40, and frees nothing
     CHECK(numbers::portrait(cache) == before);
 
-    REQUIRE(cache.remove({1}, {3}, to_end)); // 40 is no longer shared
-    REQUIRE(cache.remove({0}, {1}, {3}));
-    REQUIRE(cache.remove({0}, {2}, {3})); // 50, so that one cell is free
+    REQUIRE(cache.remove(Sequence{1}, Position{3}, to_end)); // 40 is no longer shared
+    REQUIRE(cache.remove(Sequence{0}, Position{1}, Position{3}));
+    REQUIRE(cache.remove(Sequence{0}, Position{2}, Position{3})); // 50, so that one cell is free
     CHECK(held(cache, 0) == Held{{10, 10}, {40, 38}, {60, 57}});
     CHECK(held(cache, 1) == Held{{10, 10}, {20, 20}, {30, 30}});
 }
@@ -120,32 +121,33 @@ TEST_CASE("cells that a removal frees have room for its copies") {
 TEST_CASE("a removal that frees one cell and needs one copy fits into a full cache") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 2, .batch = 4, .positions = Positions::any}};
     feed(cache, {{0, 0, 10}, {0, 2, 30}});
-    REQUIRE(cache.copy_prefix({0}, {1}, 3));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{3}));
     feed(cache, {{0, 1, 20}, {1, 3, 40}});
     CHECK(cache.statistics().free == 0);
-    REQUIRE(cache.remove({0}, {1}, {2}));
-    REQUIRE(cache.remove({1}, {3}, to_end)); // one free cell, for the pass that reads
+    REQUIRE(cache.remove(Sequence{0}, Position{1}, Position{2}));
+    REQUIRE(cache.remove(Sequence{1}, Position{3}, to_end)); // one free cell, for the pass that reads
     CHECK(held(cache, 0) == Held{{10, 10}, {30, 29}});
     CHECK(held(cache, 1) == Held{{10, 10}, {30, 30}});
 }
 
 TEST_CASE("DisabledShift refuses removals that would move tokens, and no others") {
-    Cache<> cache{CacheShape{1, 1, 2, 1}, {.sequences = 2, .capacity = 8, .batch = 8}};
+    Cache<> cache{CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 2, .value_dim = 1},
+                  {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}) + prompt(1, 0, {5}));
     const std::string before = numbers::portrait(cache);
-    CHECK(cache.remove({0}, {1}, {2}).error() == Reason::cannot_shift);
-    CHECK(cache.remove({0}, {0}, {3}).error() == Reason::cannot_shift);
+    CHECK(cache.remove(Sequence{0}, Position{1}, Position{2}).error() == Reason::cannot_shift);
+    CHECK(cache.remove(Sequence{0}, Position{0}, Position{3}).error() == Reason::cannot_shift);
     CHECK(numbers::portrait(cache) == before);
-    CHECK(cache.remove({0}, {1}, {1}));
-    CHECK(cache.remove({0}, {3}, {4}));
-    CHECK(cache.remove({0}, {1}, {50}));
+    CHECK(cache.remove(Sequence{0}, Position{1}, Position{1}));
+    CHECK(cache.remove(Sequence{0}, Position{3}, Position{4}));
+    CHECK(cache.remove(Sequence{0}, Position{1}, Position{50}));
     CHECK(values(cache, 0) == Values{1});
 }
 
 TEST_CASE("invalid ranges are violations") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     const auto remove = [&](int s, int begin, int end) {
-        return violation_of([&] { static_cast<void>(cache.remove({s}, {begin}, {end})); });
+        return violation_of([&] { static_cast<void>(cache.remove(Sequence{s}, Position{begin}, Position{end})); });
     };
     CHECK(remove(0, 3, 2) == "remove: positions [3, 2), expected 0 <= begin <= end");
     CHECK(remove(0, -1, 2) == "remove: positions [-1, 2), expected 0 <= begin <= end");
@@ -167,14 +169,17 @@ TEST_CASE("a rotary shift gives keys as computed at their new positions") {
         return key;
     };
     Cache<StandardV<float>, FullCausal, RopeShift<Neox>> cache{
-        CacheShape{1, 1, 4, 1}, {.capacity = 16, .batch = 16}, {}, RopeShift<Neox>{frequencies}};
+        CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 4, .value_dim = 1},
+        {.capacity = 16, .batch = 16},
+        {},
+        RopeShift<Neox>{frequencies}};
     auto pass = numbers::begin(cache, prompt(0, 0, Values(10)));
     std::vector<float> k;
     for (int p = 0; p < 10; ++p)
         for (const float x : key_at(p)) k.push_back(x);
     pass->put(0, k, Values(10));
     pass->commit();
-    REQUIRE(cache.remove({0}, {2}, {7}));
+    REQUIRE(cache.remove(Sequence{0}, Position{2}, Position{7}));
     auto after = numbers::begin(cache, prompt(0, 5, {0}));
     after->put(0, Values(4), Values(1));
     const Cell cells[] = {0, 1, 7, 8, 9};
@@ -189,14 +194,14 @@ TEST_CASE("keys without positions do not change and stay shared") {
     using Cache = cellar::Cache<StandardV<float>, FullCausal, UnrotatedShift>;
     Cache cache{numbers::small, {.sequences = 2, .capacity = 3, .batch = 6}};
     feed(cache, prompt(0, 0, {10, 20, 30, 40, 50}));
-    REQUIRE(cache.copy_prefix({0}, {1}, 5));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{5}));
     CHECK(cache.statistics().free == 1);
-    REQUIRE(cache.remove({0}, {0}, {2}));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, Position{2}));
     CHECK(held(cache, 0) == Held{{30, 30}, {40, 40}, {50, 50}});
-    CHECK(cache.range({0}) == PositionRange{{0}, {2}});
+    CHECK(cache.range(Sequence{0}) == PositionRange{Position{0}, Position{2}});
     CHECK(held(cache, 1) == Held{{10, 10}, {20, 20}, {30, 30}, {40, 40}, {50, 50}});
     CHECK(cache.statistics().shared == 3);
-    REQUIRE(cache.remove({1}, {3}, {4}));
+    REQUIRE(cache.remove(Sequence{1}, Position{3}, Position{4}));
     CHECK(held(cache, 1) == Held{{10, 10}, {20, 20}, {30, 30}, {50, 50}});
     CHECK(held(cache, 0) == Held{{30, 30}, {40, 40}, {50, 50}});
 }
@@ -205,18 +210,18 @@ TEST_CASE("RotateBy rotates keys by another number than the removed positions") 
     numbers::Cache<> cache{numbers::small, {.sequences = 3, .capacity = 8, .batch = 8}};
     // An image of three tokens, at 1 to 3, takes two rotary positions.
     feed(cache, prompt(0, 0, {10, 20, 30, 40, 50, 60}));
-    REQUIRE(cache.copy_prefix({0}, {1}, 6));
-    REQUIRE(cache.copy_prefix({0}, {2}, 6));
-    REQUIRE(cache.remove({0}, {1}, {4}, RotateBy{2}));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{6}));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{2}, Position{6}));
+    REQUIRE(cache.remove(Sequence{0}, Position{1}, Position{4}, RotateBy{2}));
     CHECK(held(cache, 0) == Held{{10, 10}, {50, 48}, {60, 58}});
-    CHECK(cache.next({0}) == Position{3});
+    CHECK(cache.next(Sequence{0}) == Position{3});
     CHECK(cache.statistics().free == 24 - 8);
     // Keys that are not rotated stay shared.
-    REQUIRE(cache.remove({1}, {1}, {4}, RotateBy{0}));
+    REQUIRE(cache.remove(Sequence{1}, Position{1}, Position{4}, RotateBy{0}));
     CHECK(held(cache, 1) == Held{{10, 10}, {50, 50}, {60, 60}});
     CHECK(cache.statistics().free == 24 - 8);
     CHECK(held(cache, 2) == Held{{10, 10}, {20, 20}, {30, 30}, {40, 40}, {50, 50}, {60, 60}});
-    CHECK(violation_of([&] { (void)cache.remove({0}, {0}, {1}, RotateBy{-1}); })
+    CHECK(violation_of([&] { (void)cache.remove(Sequence{0}, Position{0}, Position{1}, RotateBy{-1}); })
           == "remove: rotate by -1, expected 0 or more");
     static_assert(takes_rotate_by<numbers::Cache<>>);
     static_assert(!takes_rotate_by<Cache<>>);

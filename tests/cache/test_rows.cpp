@@ -24,8 +24,8 @@ using numbers::Values;
 namespace {
 
 const CacheLimits limits{.sequences = 2, .capacity = 70, .batch = 8};
-const CacheShape shape{
-    std::vector<LayerShape>{{2, 3, 2}, {1, 5, 0}, {2, 3, 2, 0}}}; // the third layer shares the memory of the first
+const CacheShape shape{.each_layer = std::vector<LayerShape>{
+                           {2, 3, 2}, {1, 5, 0}, {2, 3, 2, 0}}}; // the third layer shares the memory of the first
 
 /// 1, 2, 3, ...
 Values counted(std::size_t n, float first) {
@@ -73,11 +73,11 @@ TEST_CASE_TEMPLATE("the rows of a layer are those that passes read", Layout, Sta
     CHECK(before.keys.extent(0) == cache.cells());
     CHECK(static_cast<float>(before.keys(3, 1, 2)) == 0);
     {
-        auto first = cache.begin(Tokens{{0}, {0}, 8}).value();
+        auto first = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 8}).value();
         put_counted(first);
         first.commit();
     }
-    auto pass = cache.begin(Tokens{{1}, {0}, 3}).value();
+    auto pass = cache.begin(BatchBuilder{Sequence{1}, Position{0}, 3}).value();
     put_counted(pass);
     for (int layer = 0; layer < 3; ++layer) {
         CAPTURE(layer);
@@ -93,19 +93,19 @@ TEST_CASE_TEMPLATE("the rows of a layer are those that passes read", Layout, Sta
 }
 
 TEST_CASE("rows of a format with scales have both planes") {
-    Cache<StandardV<cellar_test::ScaledHeads>> cache{{1, 2, 4}, {.capacity = 4}};
-    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 1}).value();
+    Cache<StandardV<cellar_test::ScaledHeads>> cache{{.layers = 1, .kv_heads = 2, .head_dim = 4}, {.capacity = 4}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 1}).value();
     const auto rows = cache.rows(0);
     CHECK(&rows.keys.units(1, 1, 2) == &pass.in_place(0).keys.units(1, 1, 2));
     CHECK(&rows.values.scales(1, 1, 0) == &pass.in_place(0).values.scales(1, 1, 0));
 }
 
 TEST_CASE("what is written to the rows of a pass's cells is stored once it is marked as put") {
-    Cache<> cache{{1, 1, 2}, limits};
+    Cache<> cache{{.layers = 1, .kv_heads = 1, .head_dim = 2}, limits};
     const auto rows = cache.rows(0); // before the pass
     static_assert(!std::is_const_v<decltype(rows.keys)::element_type>);
     static_assert(std::is_const_v<decltype(std::as_const(cache).rows(0).values)::element_type>);
-    auto pass = cache.begin(Tokens{{0}, {0}, 2}).value();
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 2}).value();
     for (const Cell cell : pass.cells()) {
         rows.keys(cell, 0, 1) = static_cast<float>(10 + cell);
         rows.values(cell, 0, 0) = static_cast<float>(20 + cell);
@@ -119,15 +119,16 @@ TEST_CASE("what is written to the rows of a pass's cells is stored once it is ma
 
 TEST_CASE_TEMPLATE("rows begin at multiples of 64 bytes", Backend, HostBackend, EigenBackend) {
     const std::vector<LayerShape> odd{{1, 1, 1}, {3, 5, 7}, {1, 129, 0}, {2, 3, 2}, {8, 1024, 1024}};
-    Cache<PermutedV<half>, FullCausal, DisabledShift, Backend> cache{CacheShape{odd}, {.capacity = 13, .batch = 1}};
+    Cache<PermutedV<half>, FullCausal, DisabledShift, Backend> cache{CacheShape{.each_layer = odd},
+                                                                     {.capacity = 13, .batch = 1}};
     for (int layer = 0; layer < 5; ++layer) {
         CAPTURE(layer);
         CHECK(is_aligned(cache.rows(layer).keys.data_handle()));
         CHECK(is_aligned(cache.rows(layer).values.data_handle()));
     }
     Cache<StandardV<float>, FullCausal, DisabledShift, Backend> grown{
-        {2, 1, 3}, {.capacity = 100, .initial_cells = 3, .batch = 9}};
-    auto pass = grown.begin(Tokens{{0}, {0}, 9}).value();
+        {.layers = 2, .kv_heads = 1, .head_dim = 3}, {.capacity = 100, .initial_cells = 3, .batch = 9}};
+    auto pass = grown.begin(BatchBuilder{Sequence{0}, Position{0}, 9}).value();
     CHECK(grown.generation() == 1);
     CHECK(is_aligned(grown.rows(1).keys.data_handle()));
     CHECK(is_aligned(grown.rows(1).values.data_handle()));
@@ -137,7 +138,7 @@ TEST_CASE("rows in memory of a program's own lie there") {
     std::array<float, 2 * 8> keys{};
     std::array<float, 3 * 8> values{};
     const LayerMemory memory{.keys = {keys.data(), sizeof(keys)}, .values = {values.data(), sizeof(values)}};
-    const Cache<> cache{{1, 1, 2, 3}, {.capacity = 8}, {&memory, 1}};
+    const Cache<> cache{{.layers = 1, .kv_heads = 1, .head_dim = 2, .value_dim = 3}, {.capacity = 8}, {&memory, 1}};
     CHECK(cache.rows(0).keys.data_handle() == keys.data());
     CHECK(cache.rows(0).values.data_handle() == values.data());
     CHECK(cache.generation() == 0);
@@ -147,11 +148,11 @@ TEST_CASE("the generation stays where no address changes") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     const auto before = where(cache);
     feed(cache, prompt(0, 0, {1, 2, 3, 4}));
-    REQUIRE(cache.copy_prefix({0}, {1}, 4));
-    REQUIRE(cache.remove({0}, {1}, {2}));
-    auto snapshot = cache.snapshot({0}).value();
-    cache.page_out(snapshot);
-    REQUIRE(cache.page_in(snapshot));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
+    REQUIRE(cache.remove(Sequence{0}, Position{1}, Position{2}));
+    auto snapshot = cache.snapshot(Sequence{0}).value();
+    cache.offload(snapshot);
+    REQUIRE(cache.reload(snapshot));
     cache.defragment();
     CHECK(where(cache) == before);
     const numbers::Cache<> moved{std::move(cache)};
@@ -181,17 +182,17 @@ TEST_CASE("the generation changes when a cache grows, and only then") {
 }
 
 TEST_CASE("a layer that a cache does not have has no rows") {
-    const Cache<> cache{{2, 1, 1}, limits};
+    const Cache<> cache{{.layers = 2, .kv_heads = 1, .head_dim = 1}, limits};
     CHECK(violation_of([&] { static_cast<void>(cache.rows(2)); }) == "rows: layer 2, expected 0 to 1");
     CHECK(violation_of([&] { static_cast<void>(cache.rows(-1)); }) == "rows: layer -1, expected 0 to 1");
 }
 
 TEST_CASE("an encoder memory has rows, too") {
-    EncoderMemory<> memory{{1, 1, 2}, limits};
-    auto pass = memory.write({0}, {0}, 3).value();
+    EncoderMemory<> memory{{.layers = 1, .kv_heads = 1, .head_dim = 2}, limits};
+    auto pass = memory.write(Sequence{0}, Position{0}, 3).value();
     pass.put(0, Values{1, 2, 3, 4, 5, 6}, Values{7, 8, 9, 10, 11, 12});
     pass.commit();
-    auto reading = memory.begin(Tokens{{0}, {0}}).value();
+    auto reading = memory.begin(BatchBuilder{Sequence{0}, Position{0}}).value();
     CHECK(agree(std::as_const(memory).rows(0).keys, reading.keys(0), reading.history()));
     CHECK(memory.rows(0).values(2, 0, 1) == 12);
     CHECK(memory.generation() == 0);

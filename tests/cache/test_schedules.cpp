@@ -37,7 +37,7 @@ numbers::Numbers counted(int sequence, int first, int end) {
 /// The tokens that a snapshot restores.
 template <class C>
 Values restored(C& cache, const CellSnapshot& snapshot) {
-    REQUIRE(cache.restore({2}, snapshot));
+    REQUIRE(cache.restore(Sequence{2}, snapshot));
     return values(cache, 2);
 }
 
@@ -60,7 +60,7 @@ TEST_CASE("a commit does not look at what is scheduled far ahead") {
     for (const int scheduled : {1, 50}) {
         numbers::Cache<CountingWindow> cache{numbers::small, {.capacity = 100, .batch = 20}};
         feed(cache, counted(0, 0, 20));
-        for (int i = 0; i < scheduled; ++i) REQUIRE(cache.schedule({0}, {30 + i}));
+        for (int i = 0; i < scheduled; ++i) REQUIRE(cache.schedule(Sequence{0}, Position{30 + i}));
         CountingWindow::asked = 0;
         feed(cache, counted(0, 20, 22));
         asked[scheduled == 1 ? 0 : 1] = CountingWindow::asked;
@@ -75,57 +75,57 @@ TEST_CASE("a scheduled snapshot equals that of a pass which ended there") {
         Sliding stops = sliding(options);
         feed(stops, counted(0, 0, 9));
         Sliding goes_on = sliding(options);
-        REQUIRE(goes_on.schedule({0}, {9}));
+        REQUIRE(goes_on.schedule(Sequence{0}, Position{9}));
         feed(goes_on, counted(0, 0, 20));
         feed(goes_on, counted(0, 20, 37));
-        const CellSnapshot expected = stops.snapshot({0}).value();
-        const CellSnapshot scheduled = goes_on.snapshot({0}, {0}, {9}).value();
+        const CellSnapshot expected = stops.snapshot(Sequence{0}).value();
+        const CellSnapshot scheduled = goes_on.snapshot(Sequence{0}, Position{0}, Position{9}).value();
         CHECK(scheduled.from() == expected.from());
         CHECK(scheduled.tokens() == expected.tokens());
         CHECK(restored(goes_on, scheduled) == restored(stops, expected));
-        CHECK(goes_on.next({2}) == Position{9});
+        CHECK(goes_on.next(Sequence{2}) == Position{9});
         CHECK(audit(goes_on).empty());
     }
 }
 
 TEST_CASE("what is scheduled under chunks is the chunk before the position") {
     numbers::Cache<ChunkedAttention<4>> cache{numbers::small, {.capacity = 100, .batch = 20}};
-    REQUIRE(cache.schedule({0}, {7}));
+    REQUIRE(cache.schedule(Sequence{0}, Position{7}));
     feed(cache, counted(0, 0, 15));
     CHECK(values(cache, 0) == Values{3, 4, 5, 6, 11, 12, 13, 14});
-    CHECK(cache.snapshot({0}, {0}, {7}).value().tokens() == 4);
+    CHECK(cache.snapshot(Sequence{0}, Position{0}, Position{7}).value().tokens() == 4);
     CHECK(values(cache, 0) == Values{11, 12, 13, 14});
 }
 
 TEST_CASE("a sequence can go back to a scheduled position, and be copied up to it") {
     Sliding cache = sliding();
-    REQUIRE(cache.schedule({0}, {8}));
+    REQUIRE(cache.schedule(Sequence{0}, Position{8}));
     feed(cache, counted(0, 0, 20));
-    CHECK(cache.can_resume({0}, {8}));
-    CHECK(cache.resumable_prefix({0}, {12}) == Position{8});
-    REQUIRE(cache.copy_prefix({0}, {1}, 8));
+    CHECK(cache.can_resume(Sequence{0}, Position{8}));
+    CHECK(cache.resumable_prefix(Sequence{0}, Position{12}) == Position{8});
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{8}));
     CHECK(values(cache, 1) == Values{3, 4, 5, 6, 7});
-    REQUIRE(cache.copy_prefix({0}, {2}, 20)); // which has not scheduled anything
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{2}, Position{20})); // which has not scheduled anything
     CHECK(values(cache, 2) == Values{15, 16, 17, 18, 19});
-    REQUIRE(cache.restore({0}, Position{8}));
-    CHECK(cache.next({0}) == Position{8});
+    REQUIRE(cache.restore(Sequence{0}, Position{8}));
+    CHECK(cache.next(Sequence{0}) == Position{8});
     feed(cache, counted(0, 8, 20));
-    CHECK(cache.can_resume({0}, {8})); // it lost nothing below the position, so the schedule stands
+    CHECK(cache.can_resume(Sequence{0}, Position{8})); // it lost nothing below the position, so the schedule stands
 }
 
 TEST_CASE("a schedule ends with a snapshot that ends there, not with others") {
     Sliding cache = sliding();
-    REQUIRE(cache.schedule({0}, {8}));
-    REQUIRE(cache.schedule({0}, {8})); // once more does nothing
-    REQUIRE(cache.schedule({0}, {12}));
+    REQUIRE(cache.schedule(Sequence{0}, Position{8}));
+    REQUIRE(cache.schedule(Sequence{0}, Position{8})); // once more does nothing
+    REQUIRE(cache.schedule(Sequence{0}, Position{12}));
     feed(cache, counted(0, 0, 20));
-    CHECK(cache.tokens({0}) == 5 + 5 - 1 + 5); // positions 3 to 7, 7 to 11 and 15 to 19
-    const CellSnapshot end = cache.snapshot({0}).value();
-    const CellSnapshot second = cache.snapshot({0}, {0}, {12}).value();
+    CHECK(cache.tokens(Sequence{0}) == 5 + 5 - 1 + 5); // positions 3 to 7, 7 to 11 and 15 to 19
+    const CellSnapshot end = cache.snapshot(Sequence{0}).value();
+    const CellSnapshot second = cache.snapshot(Sequence{0}, Position{0}, Position{12}).value();
     CHECK(values(cache, 0) == Values{3, 4, 5, 6, 7, 15, 16, 17, 18, 19});
-    const CellSnapshot first = cache.snapshot({0}, {0}, {8}).value();
+    const CellSnapshot first = cache.snapshot(Sequence{0}, Position{0}, Position{8}).value();
     CHECK(values(cache, 0) == Values{15, 16, 17, 18, 19});
-    CHECK(cache.snapshot({0}, {0}, {8}).error() == Reason::cannot_resume);
+    CHECK(cache.snapshot(Sequence{0}, Position{0}, Position{8}).error() == Reason::cannot_resume);
     CHECK(restored(cache, first) == Values{3, 4, 5, 6, 7});
     CHECK(restored(cache, second) == Values{7, 8, 9, 10, 11});
     CHECK(restored(cache, end) == Values{15, 16, 17, 18, 19});
@@ -134,30 +134,31 @@ TEST_CASE("a schedule ends with a snapshot that ends there, not with others") {
 
 TEST_CASE("a snapshot that lies behind scheduled positions has none of their tokens") {
     Sliding cache = sliding();
-    REQUIRE(cache.schedule({0}, {8}));
+    REQUIRE(cache.schedule(Sequence{0}, Position{8}));
     feed(cache, counted(0, 0, 20));
-    const CellSnapshot snapshot = cache.snapshot({0}).value();
+    const CellSnapshot snapshot = cache.snapshot(Sequence{0}).value();
     CHECK(snapshot.tokens() == 5);
     CHECK(restored(cache, snapshot) == Values{15, 16, 17, 18, 19});
 }
 
 TEST_CASE("unschedule gives the cells back at once") {
     Sliding cache = sliding();
-    REQUIRE(cache.schedule({0}, {8}));
-    REQUIRE(cache.schedule({0}, {9}));
+    REQUIRE(cache.schedule(Sequence{0}, Position{8}));
+    REQUIRE(cache.schedule(Sequence{0}, Position{9}));
     feed(cache, counted(0, 0, 20));
     const Cell free = cache.statistics().free;
-    cache.unschedule({0}, {7}); // not scheduled
-    cache.unschedule({1}, {8});
+    cache.unschedule(Sequence{0}, Position{7}); // not scheduled
+    cache.unschedule(Sequence{1}, Position{8});
     CHECK(cache.statistics().free == free);
-    cache.unschedule({0}, {8});
+    cache.unschedule(Sequence{0}, Position{8});
     CHECK(values(cache, 0) == Values{4, 5, 6, 7, 8, 15, 16, 17, 18, 19});
     CHECK(cache.statistics().free == free + 1);
-    cache.unschedule({0}, {9});
+    cache.unschedule(Sequence{0}, Position{9});
     CHECK(values(cache, 0) == Values{15, 16, 17, 18, 19});
     CHECK(cache.statistics().free == free + 6);
     CHECK(audit(cache).empty());
-    CHECK(violation_of([&] { cache.unschedule({0}, {-1}); }) == "unschedule: position -1, expected 0 or more");
+    CHECK(violation_of([&] { cache.unschedule(Sequence{0}, Position{-1}); })
+          == "unschedule: position -1, expected 0 or more");
 }
 
 TEST_CASE("a schedule ends when its sequence becomes empty, a copy or restored, or loses tokens below it") {
@@ -165,107 +166,108 @@ TEST_CASE("a schedule ends when its sequence becomes empty, a copy or restored, 
         Sliding cache = sliding();
         feed(cache, counted(1, 0, 3));
         feed(cache, counted(0, 0, 3));
-        REQUIRE(cache.schedule({0}, {8}));
+        REQUIRE(cache.schedule(Sequence{0}, Position{8}));
         change(cache);
-        const int next = cache.next({0}).value;
+        const int next = cache.next(Sequence{0}).value;
         feed(cache, counted(0, next, 20));
-        return cache.can_resume({0}, {8});
+        return cache.can_resume(Sequence{0}, Position{8});
     };
     CHECK(keeps([](Sliding&) {}));
-    CHECK(keeps([](Sliding& cache) { REQUIRE(cache.remove({0}, {1}, to_end)); })); // not reached yet
-    CHECK(keeps([](Sliding& cache) { REQUIRE(cache.remove({0}, {0}, {0})); }));
-    CHECK(keeps([](Sliding& cache) { REQUIRE(cache.copy_prefix({0}, {0}, 2)); }));
-    CHECK_FALSE(keeps([](Sliding& cache) { REQUIRE(cache.remove({0}, {0}, to_end)); }));
-    CHECK_FALSE(keeps([](Sliding& cache) { REQUIRE(cache.remove({0}, {0}, {1})); })); // later tokens moved
-    CHECK_FALSE(keeps([](Sliding& cache) { REQUIRE(cache.copy_prefix({1}, {0}, 3)); }));
+    CHECK(keeps([](Sliding& cache) { REQUIRE(cache.remove(Sequence{0}, Position{1}, to_end)); })); // not reached yet
+    CHECK(keeps([](Sliding& cache) { REQUIRE(cache.remove(Sequence{0}, Position{0}, Position{0})); }));
+    CHECK(keeps([](Sliding& cache) { REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{0}, Position{2})); }));
+    CHECK_FALSE(keeps([](Sliding& cache) { REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end)); }));
+    CHECK_FALSE(keeps(
+        [](Sliding& cache) { REQUIRE(cache.remove(Sequence{0}, Position{0}, Position{1})); })); // later tokens moved
+    CHECK_FALSE(keeps([](Sliding& cache) { REQUIRE(cache.copy_prefix(Sequence{1}, Sequence{0}, Position{3})); }));
     CHECK_FALSE(keeps([](Sliding& cache) {
-        const CellSnapshot snapshot = cache.snapshot({1}).value();
-        REQUIRE(cache.restore({0}, snapshot));
+        const CellSnapshot snapshot = cache.snapshot(Sequence{1}).value();
+        REQUIRE(cache.restore(Sequence{0}, snapshot));
     }));
     CHECK_FALSE(keeps([](Sliding& cache) {
         feed(cache, counted(0, 3, 10));
-        REQUIRE(cache.remove({0}, {7}, to_end)); // it had been reached
+        REQUIRE(cache.remove(Sequence{0}, Position{7}, to_end)); // it had been reached
     }));
     CHECK_FALSE(keeps([](Sliding& cache) {
-        REQUIRE(cache.remove({0}, {0}, to_end));
+        REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
         feed(cache, counted(0, 0, 3));
     }));
 }
 
 TEST_CASE("an empty sequence keeps its schedules until all of its tokens are removed") {
     Sliding cache = sliding();
-    REQUIRE(cache.schedule({0}, {8}));
-    REQUIRE(cache.remove({0}, {5}, to_end));
+    REQUIRE(cache.schedule(Sequence{0}, Position{8}));
+    REQUIRE(cache.remove(Sequence{0}, Position{5}, to_end));
     feed(cache, counted(0, 0, 20));
-    CHECK(cache.can_resume({0}, {8}));
-    REQUIRE(cache.schedule({1}, {8}));
-    REQUIRE(cache.remove({1}, {0}, {5}));
+    CHECK(cache.can_resume(Sequence{0}, Position{8}));
+    REQUIRE(cache.schedule(Sequence{1}, Position{8}));
+    REQUIRE(cache.remove(Sequence{1}, Position{0}, Position{5}));
     feed(cache, counted(1, 0, 20));
-    CHECK_FALSE(cache.can_resume({1}, {8}));
+    CHECK_FALSE(cache.can_resume(Sequence{1}, Position{8}));
 }
 
 TEST_CASE("closing a gap forgets at once what only ended schedules kept") {
     Sliding cache = sliding();
-    REQUIRE(cache.schedule({0}, {8}));
-    REQUIRE(cache.schedule({0}, {14}));
+    REQUIRE(cache.schedule(Sequence{0}, Position{8}));
+    REQUIRE(cache.schedule(Sequence{0}, Position{14}));
     feed(cache, counted(0, 0, 20));
-    REQUIRE(cache.remove({0}, {10}, {11}));
+    REQUIRE(cache.remove(Sequence{0}, Position{10}, Position{11}));
     CHECK(values(cache, 0) == Values{3, 4, 5, 6, 7, 15, 16, 17, 18, 19}); // position 8 is before the gap
-    CHECK(cache.range({0}) == PositionRange{{3}, {18}});
+    CHECK(cache.range(Sequence{0}) == PositionRange{Position{3}, Position{18}});
     CHECK(audit(cache).empty());
 }
 
 TEST_CASE("scheduled cells are in use: a pool that is planned too small is full") {
     Sliding cache = sliding({}, 25);
-    REQUIRE(cache.schedule({0}, {8}));
+    REQUIRE(cache.schedule(Sequence{0}, Position{8}));
     feed(cache, counted(0, 0, 20));
     CHECK(cache.statistics().free == 25 - 10);
     CHECK(numbers::begin(cache, counted(0, 20, 36)).error() == Reason::full);
-    cache.unschedule({0}, {8});
+    cache.unschedule(Sequence{0}, Position{8});
     feed(cache, counted(0, 20, 36));
 }
 
 TEST_CASE("a dropped pass reaches no scheduled position") {
     Sliding cache = sliding();
-    REQUIRE(cache.schedule({0}, {8}));
+    REQUIRE(cache.schedule(Sequence{0}, Position{8}));
     feed(cache, counted(0, 0, 6));
     { auto pass = numbers::begin(cache, counted(0, 6, 20)); }
-    REQUIRE(cache.remove({0}, {5}, to_end));
+    REQUIRE(cache.remove(Sequence{0}, Position{5}, to_end));
     feed(cache, counted(0, 5, 20));
-    CHECK(cache.can_resume({0}, {8}));
+    CHECK(cache.can_resume(Sequence{0}, Position{8}));
 }
 
 TEST_CASE("a full cache keeps what is scheduled anyway, and the position must lie ahead") {
     numbers::Cache<> cache{numbers::small, {.capacity = 100, .batch = 20}};
     feed(cache, counted(0, 0, 5));
-    CHECK(cache.schedule({0}, {7}));
-    cache.unschedule({0}, {7});
+    CHECK(cache.schedule(Sequence{0}, Position{7}));
+    cache.unschedule(Sequence{0}, Position{7});
     const std::string behind =
         "schedule: position 5, expected more than 5, the position of the next token, and less than to_end";
-    CHECK(violation_of([&] { (void)cache.schedule({0}, {5}); }) == behind);
+    CHECK(violation_of([&] { (void)cache.schedule(Sequence{0}, Position{5}); }) == behind);
     Sliding window = sliding();
     feed(window, counted(0, 0, 5));
-    CHECK(violation_of([&] { (void)window.schedule({0}, {5}); }) == behind);
-    CHECK(violation_of([&] { (void)window.schedule({3}, {5}); }) == "sequence 3, expected 0 to 2");
-    CHECK(violation_of([&] { window.unschedule({3}, {5}); }) == "sequence 3, expected 0 to 2");
+    CHECK(violation_of([&] { (void)window.schedule(Sequence{0}, Position{5}); }) == behind);
+    CHECK(violation_of([&] { (void)window.schedule(Sequence{3}, Position{5}); }) == "sequence 3, expected 0 to 2");
+    CHECK(violation_of([&] { window.unschedule(Sequence{3}, Position{5}); }) == "sequence 3, expected 0 to 2");
     auto pass = numbers::begin(window, counted(0, 5, 6));
-    CHECK(violation_of([&] { (void)window.schedule({0}, {9}); })
+    CHECK(violation_of([&] { (void)window.schedule(Sequence{0}, Position{9}); })
           == "schedule: a pass is open, expected it to be committed or dropped first");
-    CHECK(violation_of([&] { window.unschedule({0}, {9}); })
+    CHECK(violation_of([&] { window.unschedule(Sequence{0}, Position{9}); })
           == "unschedule: a pass is open, expected it to be committed or dropped first");
 }
 
 TEST_CASE("many scheduled positions in scattered cells are kept, each with its window") {
     Sliding cache = sliding({}, 100);
     const std::vector<int> positions{7, 14, 21, 28, 35, 42};
-    for (const int p : positions) REQUIRE(cache.schedule({0}, {p}));
+    for (const int p : positions) REQUIRE(cache.schedule(Sequence{0}, Position{p}));
     for (int p = 0; p < 60; ++p) feed(cache, counted(0, p, p + 1) + counted(1, p, p + 1));
     for (const int p : positions) {
-        const CellSnapshot snapshot = cache.snapshot({0}, {0}, {p}).value();
+        const CellSnapshot snapshot = cache.snapshot(Sequence{0}, Position{0}, Position{p}).value();
         const auto last = static_cast<float>(p);
         CHECK(restored(cache, snapshot) == Values{last - 5, last - 4, last - 3, last - 2, last - 1});
     }
-    CHECK(cache.tokens({0}) == 5);
+    CHECK(cache.tokens(Sequence{0}) == 5);
     CHECK(audit(cache).empty());
 }
 

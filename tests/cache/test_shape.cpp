@@ -11,10 +11,10 @@ using numbers::Numbers;
 using numbers::prompt;
 
 TEST_CASE("layers may have different shapes, share memory, and have no values") {
-    const CacheShape shape{{{2, 4, 3}, {1, 2, 5}, {2, 4, 3, 0}, {1, 6, 0}}};
+    const CacheShape shape{.each_layer = {{2, 4, 3}, {1, 2, 5}, {2, 4, 3, 0}, {1, 6, 0}}};
     const CacheLimits limits{.sequences = 2, .capacity = 4, .batch = 4};
     Cache<PermutedV<half, float>, FullCausal, numbers::Adding> cache{shape, limits};
-    CHECK(cache.shape().layers() == 4);
+    CHECK(cache.shape().layers == 4);
     CHECK(cache.bytes() == 8 * (2 * 4 * 2 + 2 * 3 * 4 + 1 * 2 * 2 + 1 * 5 * 4 + 1 * 6 * 2));
     feed(cache, prompt(0, 0, {1, 2, 3}));
     auto pass = numbers::begin(cache, prompt(0, 3, {4}));
@@ -28,7 +28,7 @@ TEST_CASE("layers may have different shapes, share memory, and have no values") 
     CHECK(static_cast<float>(pass->keys(3)(1, 0, 5)) == 2);
     pass->drop();
     // Keys that two layers share are shifted once.
-    REQUIRE(cache.remove({0}, {0}, {1}));
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, Position{1}));
     const Numbers probe{{0, 2, 9}};
     auto after = numbers::begin(cache, probe);
     numbers::put(*after, shape, probe);
@@ -36,21 +36,23 @@ TEST_CASE("layers may have different shapes, share memory, and have no values") 
 }
 
 TEST_CASE("one shape can be given for all layers") {
-    const CacheShape shape{3, 2, 8};
-    CHECK(shape.layers() == 3);
+    const CacheShape shape{.layers = 3, .kv_heads = 2, .head_dim = 8};
+    CHECK(shape.layers == 3);
     CHECK(shape[2].kv_heads == 2);
     CHECK(shape[2].key_dim == 8);
     CHECK(shape[2].value_dim == 8);
-    CHECK(CacheShape{3, 2, 8, 4}[1].value_dim == 4);
+    CHECK(CacheShape{.layers = 3, .kv_heads = 2, .head_dim = 8, .value_dim = 4}[1].value_dim == 4);
 }
 
 TEST_CASE("invalid shapes are violations") {
     const auto violation = [](std::vector<LayerShape> layers) {
-        return violation_of([&] { static_cast<void>(CacheShape{layers}); });
+        return violation_of([&] { static_cast<void>(CacheShape{.each_layer = layers}); });
     };
     CHECK(violation({}) == "shape: no layers, expected at least 1");
-    CHECK(violation_of([] { static_cast<void>(CacheShape{0, 1, 2}); }) == "shape: no layers, expected at least 1");
-    CHECK(violation_of([] { static_cast<void>(CacheShape{-1, 1, 2}); }) == "shape: no layers, expected at least 1");
+    CHECK(violation_of([] { static_cast<void>(CacheShape{.layers = 0, .kv_heads = 1, .head_dim = 2}); })
+          == "shape: no layers, expected at least 1");
+    CHECK(violation_of([] { static_cast<void>(CacheShape{.layers = -1, .kv_heads = 1, .head_dim = 2}); })
+          == "shape: no layers, expected at least 1");
     CHECK(violation({{1, 2, 2}, {0, 2, 2}})
           == "shape: layer 1 has 0 heads, a key_dim of 2 and a value_dim of 2, expected at least 1, 1 and 0");
     CHECK(violation({{1, 0, 2}})
@@ -68,12 +70,13 @@ TEST_CASE("invalid shapes are violations") {
     CHECK(violation({{1, 2, 2}, {1, 2, 2, 0}, {1, 2, 2, 1}})
           == "shape: layer 2 shares layer 1, expected one with memory of its own, but that one shares layer 0");
     CHECK(violation({{1, 2, 2}, {1, 4, 2, 0}}) == "shape: layer 1 shares layer 0, expected the same heads and dims");
-    CHECK(violation_of([] { static_cast<void>(CacheShape{1, 1, 2}[1]); }) == "layer 1, expected 0 to 0");
+    CHECK(violation_of([] { static_cast<void>(CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 2}[1]); })
+          == "layer 1, expected 0 to 0");
 }
 
 TEST_CASE("invalid limits are violations") {
     const auto violation = [](CacheLimits limits) {
-        return violation_of([&] { Cache<>{CacheShape{1, 1, 2}, limits}; });
+        return violation_of([&] { Cache<>{CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 2}, limits}; });
     };
     CHECK(violation({.sequences = 0, .capacity = 1}) == "limits: 0 sequences, expected at least 1");
     CHECK(violation({.sequences = 1, .capacity = 0})
@@ -86,8 +89,10 @@ TEST_CASE("invalid limits are violations") {
 TEST_CASE("a shift with frequencies for fewer or more layers than the cache has is a violation") {
     const auto make = [](std::size_t layers) {
         return violation_of([&] {
-            Cache<StandardV<float>, FullCausal, RopeShift<>>{
-                CacheShape{3, 1, 2}, {.capacity = 2}, {}, RopeShift<>::per_layer({layers, {1.0}})};
+            Cache<StandardV<float>, FullCausal, RopeShift<>>{CacheShape{.layers = 3, .kv_heads = 1, .head_dim = 2},
+                                                             {.capacity = 2},
+                                                             {},
+                                                             RopeShift<>::per_layer({layers, {1.0}})};
         });
     };
     CHECK(make(1) == "shift: frequencies for 1 layers, expected for all, or for each of the cache's 3");
@@ -100,7 +105,10 @@ TEST_CASE("a shift that rotates more elements than a head has is a violation") {
     const auto make = [](int key_dim, int begin) {
         return violation_of([&] {
             Cache<StandardV<float>, FullCausal, RopeShift<>>{
-                CacheShape{1, 1, key_dim, 1}, {.capacity = 2}, {}, RopeShift<>{std::vector<double>(2, 1.0), begin}};
+                CacheShape{.layers = 1, .kv_heads = 1, .head_dim = key_dim, .value_dim = 1},
+                {.capacity = 2},
+                {},
+                RopeShift<>{std::vector<double>(2, 1.0), begin}};
         });
     };
     CHECK(make(4, 0) == "none");

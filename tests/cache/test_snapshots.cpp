@@ -32,7 +32,7 @@ Reason refused(Cache& cache, Operation operation) {
 
 TEST_CASE("a snapshot shares cells, and nothing that happens to its sequence changes it") {
     auto cache = filled();
-    const CellSnapshot snapshot = cache.snapshot({0}).value();
+    const CellSnapshot snapshot = cache.snapshot(Sequence{0}).value();
     CHECK(snapshot.from() == Position{0});
     CHECK(snapshot.to() == Position{6});
     CHECK(snapshot.tokens() == 6);
@@ -40,30 +40,30 @@ TEST_CASE("a snapshot shares cells, and nothing that happens to its sequence cha
     CHECK(cache.statistics().shared == 6);
     CHECK(cache.statistics().snapshots == 1);
     CHECK(cache.statistics().snapshot_tokens == 6);
-    REQUIRE(cache.remove({0}, {2}, to_end));
+    REQUIRE(cache.remove(Sequence{0}, Position{2}, to_end));
     feed(cache, prompt(0, 2, {7, 8}));
     CHECK(cache.statistics().free == 16);
-    REQUIRE(cache.restore({1}, snapshot));
+    REQUIRE(cache.restore(Sequence{1}, snapshot));
     CHECK(values(cache, 1) == Values{1, 2, 3, 4, 5, 6});
     CHECK(values(cache, 0) == Values{1, 2, 7, 8});
     feed(cache, prompt(1, 6, {9}));
-    REQUIRE(cache.restore({0}, snapshot, {3}));
+    REQUIRE(cache.restore(Sequence{0}, snapshot, Position{3}));
     CHECK(values(cache, 0) == Values{1, 2, 3});
-    CHECK(cache.next({0}) == Position{3});
+    CHECK(cache.next(Sequence{0}) == Position{3});
     CHECK(audit(cache) == "");
 }
 
 TEST_CASE("a snapshot gives up its cells when it is destroyed, moved over or merged away") {
     auto cache = filled();
     {
-        CellSnapshot a = cache.snapshot({0}, {0}, {2}).value();
-        CellSnapshot b = cache.snapshot({0}, {2}, {5}).value();
-        REQUIRE(cache.remove({0}, {0}, to_end));
+        CellSnapshot a = cache.snapshot(Sequence{0}, Position{0}, Position{2}).value();
+        CellSnapshot b = cache.snapshot(Sequence{0}, Position{2}, Position{5}).value();
+        REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
         CHECK(cache.statistics().free == 24 - 5);
         REQUIRE(cache.merge(a, std::move(b)));
         CHECK(cache.statistics().snapshots == 1);
         CHECK(a.to() == Position{5});
-        b = cache.split(a, {4}).value();
+        b = cache.split(a, Position{4}).value();
         CHECK(a.to() == Position{4});
         CHECK(b.from() == Position{4});
         CHECK(b.to() == Position{5});
@@ -77,34 +77,34 @@ TEST_CASE("a snapshot gives up its cells when it is destroyed, moved over or mer
     CHECK(audit(cache) == "");
 }
 
-TEST_CASE("a snapshot that is paged out after an older one was destroyed leaves the others in place") {
+TEST_CASE("a snapshot that is offloaded after an older one was destroyed leaves the others in place") {
     auto cache = filled();
-    std::optional<CellSnapshot> first = cache.snapshot({0}, {0}, {2}).value();
-    const CellSnapshot second = cache.snapshot({0}, {2}, {5}).value();
-    CellSnapshot third = cache.snapshot({0}, {5}).value();
+    std::optional<CellSnapshot> first = cache.snapshot(Sequence{0}, Position{0}, Position{2}).value();
+    const CellSnapshot second = cache.snapshot(Sequence{0}, Position{2}, Position{5}).value();
+    CellSnapshot third = cache.snapshot(Sequence{0}, Position{5}).value();
     first.reset();
-    cache.page_out(third);
+    cache.offload(third);
     CHECK(cache.statistics().snapshots == 1);
     CHECK(cache.statistics().snapshot_tokens == 3);
-    CHECK(cache.statistics().paged_out == 1);
+    CHECK(cache.statistics().offloaded == 1);
     CHECK(audit(cache) == "");
 }
 
 TEST_CASE("restore takes what lies below the snapshot from the sequence, and refuses if that is missing") {
     auto cache = filled();
-    const CellSnapshot tail = cache.snapshot({0}, {4}).value();
-    CHECK(refused(cache, [&] { return cache.restore({1}, tail); }) == Reason::cannot_resume);
+    const CellSnapshot tail = cache.snapshot(Sequence{0}, Position{4}).value();
+    CHECK(refused(cache, [&] { return cache.restore(Sequence{1}, tail); }) == Reason::cannot_resume);
     feed(cache, prompt(1, 0, {11, 12, 13}));
-    CHECK(refused(cache, [&] { return cache.restore({1}, tail); }) == Reason::cannot_resume);
+    CHECK(refused(cache, [&] { return cache.restore(Sequence{1}, tail); }) == Reason::cannot_resume);
     feed(cache, prompt(1, 3, {14, 15}));
-    REQUIRE(cache.restore({1}, tail));
+    REQUIRE(cache.restore(Sequence{1}, tail));
     CHECK(values(cache, 1) == Values{5, 6, 11, 12, 13, 14});
 }
 
 TEST_CASE("without a snapshot, restore goes back as far as the sequence can resume") {
     auto cache = filled();
-    CHECK(refused(cache, [&] { return cache.restore({0}, Position{7}); }) == Reason::cannot_resume);
-    REQUIRE(cache.restore({0}, Position{2}));
+    CHECK(refused(cache, [&] { return cache.restore(Sequence{0}, Position{7}); }) == Reason::cannot_resume);
+    REQUIRE(cache.restore(Sequence{0}, Position{2}));
     CHECK(values(cache, 0) == Values{1, 2});
 }
 
@@ -113,18 +113,19 @@ TEST_CASE("a snapshot of a window that has moved on carries the window and the s
     numbers::Cache<Window> cache{
         numbers::small, {.sequences = 2, .capacity = 100, .batch = 16}, Window{{.retention = 5, .sinks = 1}}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
-    CellSnapshot snapshot = cache.snapshot({0}, {9}).value();
+    CellSnapshot snapshot = cache.snapshot(Sequence{0}, Position{9}).value();
     CHECK(snapshot.from() == Position{0});
     CHECK(snapshot.tokens() == 6); // the sink, and what the retention keeps
     feed(cache, prompt(0, 10, {11, 12, 13, 14, 15, 16, 17}));
-    CHECK(refused(cache, [&] { return cache.snapshot({0}, {0}, {13}); }) == Reason::cannot_resume);
-    CHECK(refused(cache, [&] { return cache.split(snapshot, {9}); }) == Reason::cannot_split);
-    CHECK(refused(cache, [&] { return cache.restore({1}, snapshot, {7}); }) == Reason::cannot_resume);
-    REQUIRE(cache.restore({1}, snapshot, {9}));
+    CHECK(refused(cache, [&] { return cache.snapshot(Sequence{0}, Position{0}, Position{13}); })
+          == Reason::cannot_resume);
+    CHECK(refused(cache, [&] { return cache.split(snapshot, Position{9}); }) == Reason::cannot_split);
+    CHECK(refused(cache, [&] { return cache.restore(Sequence{1}, snapshot, Position{7}); }) == Reason::cannot_resume);
+    REQUIRE(cache.restore(Sequence{1}, snapshot, Position{9}));
     CHECK(values(cache, 1) == Values{1, 6, 7, 8, 9});
-    REQUIRE(cache.restore({0}, snapshot));
+    REQUIRE(cache.restore(Sequence{0}, snapshot));
     CHECK(values(cache, 0) == Values{1, 6, 7, 8, 9, 10});
-    CellSnapshot later = cache.snapshot({0}).value();
+    CellSnapshot later = cache.snapshot(Sequence{0}).value();
     REQUIRE(cache.merge(snapshot, std::move(later))); // the later one takes its place
     CHECK(cache.statistics().snapshots == 1);
     CHECK(snapshot.to() == Position{10});
@@ -135,17 +136,18 @@ TEST_CASE("a snapshot that could not be restored is refused: the window has pass
     numbers::Cache<Window> cache{
         numbers::small, {.sequences = 2, .capacity = 100, .batch = 16}, Window{{.retention = 5}}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
-    CHECK(refused(cache, [&] { return cache.snapshot({0}, {0}, {3}); }) == Reason::cannot_resume);
-    CHECK(cache.snapshot({0}, {0}, {0})); // nothing is missing there
+    CHECK(refused(cache, [&] { return cache.snapshot(Sequence{0}, Position{0}, Position{3}); })
+          == Reason::cannot_resume);
+    CHECK(cache.snapshot(Sequence{0}, Position{0}, Position{0})); // nothing is missing there
 }
 
 TEST_CASE("a token below the window stays hidden after its sequence was emptied by a copy and restored") {
     numbers::Cache<SlidingWindow<1>> cache{numbers::small, {.sequences = 2, .capacity = 5, .batch = 4}};
     feed(cache, prompt(0, 0, {1}));
-    const CellSnapshot snapshot = cache.snapshot({0}).value();
+    const CellSnapshot snapshot = cache.snapshot(Sequence{0}).value();
     feed(cache, prompt(0, 1, {2}));
-    REQUIRE(cache.copy_prefix({0}, {1}, 0));
-    REQUIRE(cache.restore({1}, snapshot));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{0}));
+    REQUIRE(cache.restore(Sequence{1}, snapshot));
     const numbers::Numbers next = prompt(1, 1, {3});
     auto pass = numbers::begin(cache, next);
     numbers::put(*pass, cache.shape(), next);
@@ -156,10 +158,11 @@ TEST_CASE("a token that was moved without rotating its key is not shared at two 
     cellar::Cache<StandardV<float>, FullCausal, UnrotatedShift> cache{numbers::small,
                                                                       {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3}));
-    CellSnapshot tail = cache.snapshot({0}, {1}).value();
-    REQUIRE(cache.remove({0}, {0}, {1})); // token 2 is at position 0 now, and at position 1 in the snapshot
-    CHECK(refused(cache, [&] { return cache.restore({0}, tail); }) == Reason::cannot_share);
-    CellSnapshot head = cache.snapshot({0}, {0}, {1}).value();
+    CellSnapshot tail = cache.snapshot(Sequence{0}, Position{1}).value();
+    REQUIRE(cache.remove(Sequence{0}, Position{0},
+                         Position{1})); // token 2 is at position 0 now, and at position 1 in the snapshot
+    CHECK(refused(cache, [&] { return cache.restore(Sequence{0}, tail); }) == Reason::cannot_share);
+    CellSnapshot head = cache.snapshot(Sequence{0}, Position{0}, Position{1}).value();
     CHECK(refused(cache, [&] { return cache.merge(head, std::move(tail)); }) == Reason::cannot_share);
     CHECK(tail.tokens() == 2); // a refused merge leaves the child as it was
 }
@@ -167,9 +170,9 @@ TEST_CASE("a token that was moved without rotating its key is not shared at two 
 TEST_CASE("rotating the keys of a sequence leaves those of its snapshot as they were") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {10, 20, 30}));
-    const CellSnapshot snapshot = cache.snapshot({0}).value();
-    REQUIRE(cache.remove({0}, {0}, {1}));
-    REQUIRE(cache.restore({1}, snapshot));
+    const CellSnapshot snapshot = cache.snapshot(Sequence{0}).value();
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, Position{1}));
+    REQUIRE(cache.restore(Sequence{1}, snapshot));
     CHECK(numbers::held(cache, 0) == numbers::Held{{20, 19}, {30, 29}});
     CHECK(numbers::held(cache, 1) == numbers::Held{{10, 10}, {20, 20}, {30, 30}});
 }
@@ -177,12 +180,12 @@ TEST_CASE("rotating the keys of a sequence leaves those of its snapshot as they 
 TEST_CASE("a defragmentation moves the cells of snapshots, too") {
     auto cache = filled();
     feed(cache, prompt(1, 0, {7, 8}));
-    const CellSnapshot snapshot = cache.snapshot({1}).value();
-    REQUIRE(cache.remove({1}, {0}, to_end));
-    REQUIRE(cache.remove({0}, {2}, to_end));
+    const CellSnapshot snapshot = cache.snapshot(Sequence{1}).value();
+    REQUIRE(cache.remove(Sequence{1}, Position{0}, to_end));
+    REQUIRE(cache.remove(Sequence{0}, Position{2}, to_end));
     cache.defragment();
     CHECK(cache.statistics().longest_free_run == 20);
-    REQUIRE(cache.restore({2}, snapshot));
+    REQUIRE(cache.restore(Sequence{2}, snapshot));
     CHECK(values(cache, 2) == Values{7, 8});
     CHECK(audit(cache) == "");
 }
@@ -193,80 +196,83 @@ TEST_CASE("a defragmentation may scatter the cells of a snapshot") {
     Values kept(20);
     std::iota(kept.begin(), kept.end(), 1.0F);
     feed(cache, prompt(2, 0, kept));
-    const CellSnapshot snapshot = cache.snapshot({2}).value();
-    REQUIRE(cache.remove({1}, {0}, to_end)); // leaves a hole behind each cell of sequence 0
-    REQUIRE(cache.remove({2}, {0}, to_end));
+    const CellSnapshot snapshot = cache.snapshot(Sequence{2}).value();
+    REQUIRE(cache.remove(Sequence{1}, Position{0}, to_end)); // leaves a hole behind each cell of sequence 0
+    REQUIRE(cache.remove(Sequence{2}, Position{0}, to_end));
     cache.defragment();
-    REQUIRE(cache.restore({2}, snapshot));
+    REQUIRE(cache.restore(Sequence{2}, snapshot));
     CHECK(values(cache, 2) == kept);
     CHECK(values(cache, 0) == Values(20, -1.0F));
     CHECK(audit(cache) == "");
 }
 
 TEST_CASE("an encoder's memory has snapshots of its inputs") {
-    EncoderMemory<StandardV<float>> memory{{1, 1, 1}, {.sequences = 2, .capacity = 8, .batch = 8}};
+    EncoderMemory<StandardV<float>> memory{{.layers = 1, .kv_heads = 1, .head_dim = 1},
+                                           {.sequences = 2, .capacity = 8, .batch = 8}};
     for (const int p : {0, 3}) {
-        auto pass = memory.write({0}, {p}, 2).value();
+        auto pass = memory.write(Sequence{0}, Position{p}, 2).value();
         pass.put(0, Values{1, 2}, Values{1, 2});
         pass.commit();
     }
-    CellSnapshot first = memory.snapshot({0}, {0}, {3}).value();
-    CellSnapshot all = memory.snapshot({0}).value();
+    CellSnapshot first = memory.snapshot(Sequence{0}, Position{0}, Position{3}).value();
+    CellSnapshot all = memory.snapshot(Sequence{0}).value();
     CHECK(first.tokens() == 2);
-    REQUIRE(memory.remove({0}, {0}, to_end));
-    REQUIRE(memory.restore({1}, all, {2}));
-    CHECK(memory.tokens({1}) == 2);
-    CellSnapshot later = memory.split(all, {3}).value();
+    REQUIRE(memory.remove(Sequence{0}, Position{0}, to_end));
+    REQUIRE(memory.restore(Sequence{1}, all, Position{2}));
+    CHECK(memory.tokens(Sequence{1}) == 2);
+    CellSnapshot later = memory.split(all, Position{3}).value();
     REQUIRE(memory.merge(first, std::move(later)));
-    REQUIRE(memory.restore({1}, first));
-    CHECK(memory.tokens({1}) == 4);
-    REQUIRE(memory.restore({1}, Position{1}));
-    CHECK(violation_of([&] { (void)memory.restore({1}, Position{-1}); }) == "restore: position -1, expected 0 or more");
-    CHECK(memory.tokens({1}) == 2);
+    REQUIRE(memory.restore(Sequence{1}, first));
+    CHECK(memory.tokens(Sequence{1}) == 4);
+    REQUIRE(memory.restore(Sequence{1}, Position{1}));
+    CHECK(violation_of([&] { (void)memory.restore(Sequence{1}, Position{-1}); })
+          == "restore: position -1, expected 0 or more");
+    CHECK(memory.tokens(Sequence{1}) == 2);
     CHECK(audit(memory) == "");
 }
 
 TEST_CASE("mistakes with snapshots are violations") {
     auto cache = filled();
     auto other = filled();
-    CellSnapshot snapshot = cache.snapshot({0}, {2}, {4}).value();
-    CellSnapshot foreign = other.snapshot({0}).value();
-    CellSnapshot gone = other.snapshot({0}).value();
+    CellSnapshot snapshot = cache.snapshot(Sequence{0}, Position{2}, Position{4}).value();
+    CellSnapshot foreign = other.snapshot(Sequence{0}).value();
+    CellSnapshot gone = other.snapshot(Sequence{0}).value();
     const CellSnapshot moved = std::move(gone);
     const auto message = [](auto call) { return violation_of([&] { (void)call(); }); };
-    CHECK(message([&] { return cache.snapshot({0}, {3}, {2}); })
+    CHECK(message([&] { return cache.snapshot(Sequence{0}, Position{3}, Position{2}); })
           == "snapshot: positions [3, 2) of sequence 0, expected 0 <= from <= to");
-    CHECK(message([&] { return cache.snapshot({3}); }) == "sequence 3, expected 0 to 2");
-    CHECK(message([&] { return cache.restore({0}, snapshot, {5}); })
+    CHECK(message([&] { return cache.snapshot(Sequence{3}); }) == "sequence 3, expected 0 to 2");
+    CHECK(message([&] { return cache.restore(Sequence{0}, snapshot, Position{5}); })
           == "restore: position 5, expected 2 to 4, within the snapshot");
-    CHECK(message([&] { return cache.restore({0}, snapshot, {1}); })
+    CHECK(message([&] { return cache.restore(Sequence{0}, snapshot, Position{1}); })
           == "restore: position 1, expected 2 to 4, within the snapshot");
-    CHECK(message([&] { return cache.restore({0}, Position{-1}); }) == "restore: position -1, expected 0 or more");
-    CHECK(message([&] { return cache.split(snapshot, {1}); }) == "split: position 1, expected 2 to 4");
+    CHECK(message([&] { return cache.restore(Sequence{0}, Position{-1}); })
+          == "restore: position -1, expected 0 or more");
+    CHECK(message([&] { return cache.split(snapshot, Position{1}); }) == "split: position 1, expected 2 to 4");
     CHECK(message([&] { return cache.merge(snapshot, std::move(snapshot)); })
           == "merge: the snapshots are one and the same, expected two");
-    CellSnapshot apart = cache.snapshot({0}, {5}).value();
+    CellSnapshot apart = cache.snapshot(Sequence{0}, Position{5}).value();
     CHECK(message([&] { return cache.merge(snapshot, std::move(apart)); })
           == "merge: the child is of positions [5, 6), expected it to begin at 4, where the parent ends");
-    CHECK(message([&] { return cache.restore({0}, foreign); })
+    CHECK(message([&] { return cache.restore(Sequence{0}, foreign); })
           == "restore: the snapshot [0, 6) is of another memory, which has 24 cells, expected one of this memory, "
              "which has 24");
-    CHECK(message([&] { return cache.restore({0}, gone); })
+    CHECK(message([&] { return cache.restore(Sequence{0}, gone); })
           == "the snapshot was moved from, expected one that was not");
     CHECK(message([&] { return gone.tokens(); }) == "the snapshot was moved from, expected one that was not");
     auto pass = numbers::begin(cache, prompt(0, 6, {7}));
-    CHECK(message([&] { return cache.snapshot({0}); })
+    CHECK(message([&] { return cache.snapshot(Sequence{0}); })
           == "snapshot: a pass is open, expected it to be committed or dropped first");
-    CHECK(message([&] { return cache.restore({0}, snapshot); })
+    CHECK(message([&] { return cache.restore(Sequence{0}, snapshot); })
           == "restore: a pass is open, expected it to be committed or dropped first");
     CHECK(audit(other) == "");
 }
 
 TEST_CASE("a snapshot may outlive its memory, and a pass may be open when it is destroyed") {
     std::optional<numbers::Cache<>> cache = filled();
-    std::optional<CellSnapshot> first = cache->snapshot({0}).value();
-    CellSnapshot last = cache->snapshot({0}).value();
-    REQUIRE(cache->remove({0}, {0}, to_end));
+    std::optional<CellSnapshot> first = cache->snapshot(Sequence{0}).value();
+    CellSnapshot last = cache->snapshot(Sequence{0}).value();
+    REQUIRE(cache->remove(Sequence{0}, Position{0}, to_end));
     {
         auto pass = numbers::begin(*cache, prompt(0, 0, {7}));
         REQUIRE(pass);

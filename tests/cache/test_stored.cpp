@@ -23,7 +23,7 @@ template <class Window = FullCausal>
 using Any = Cache<Layout, Window, DisabledShift, HostBackend>;
 
 CacheShape one_layer() {
-    return CacheShape{std::vector<LayerShape>{{1, 1, 1}}};
+    return CacheShape{.each_layer = std::vector<LayerShape>{{1, 1, 1}}};
 }
 
 CacheLimits limits(std::int32_t cells, Placement placement = Placement::blocks) {
@@ -35,7 +35,7 @@ struct Part {
     Part(Position first, const char* tokens) {
         for (; *tokens != 0; ++tokens) {
             positions.push_back(first);
-            sequences.push_back({0});
+            sequences.push_back(Sequence{0});
             stored.push_back(*tokens == '#' ? 1 : 0);
             if (*tokens == '#') rows.push_back(static_cast<float>(first.value));
             first = first + 1;
@@ -74,7 +74,7 @@ std::vector<float> seen(Pass& pass, std::int32_t token) {
 TEST_CASE("a token that is not stored takes no cell and sees what is stored before it") {
     for (const Placement placement : {Placement::blocks, Placement::scattered, Placement::contiguous}) {
         Any<> cache{one_layer(), limits(4, placement)};
-        const Part part{{0}, "#..##."};
+        const Part part{Position{0}, "#..##."};
         auto pass = cache.begin(part).value();
         CHECK(pass.tokens() == 6);
         CHECK(pass.stored_tokens() == 3);
@@ -86,17 +86,17 @@ TEST_CASE("a token that is not stored takes no cell and sees what is stored befo
         CHECK(seen(pass, 5) == std::vector<float>{0, 3, 4});
         CHECK(pass.mask<bool>().extent(0) == 6);
         pass.commit();
-        CHECK(cache.tokens({0}) == 3);
-        CHECK(cache.next({0}) == Position{5});
-        CHECK(cache.begin(Part{{6}, "..##"}).error() == Reason::full);
-        CHECK(cache.begin(Part{{6}, "..#."}).has_value());
+        CHECK(cache.tokens(Sequence{0}) == 3);
+        CHECK(cache.next(Sequence{0}) == Position{5});
+        CHECK(cache.begin(Part{Position{6}, "..##"}).error() == Reason::full);
+        CHECK(cache.begin(Part{Position{6}, "..#."}).has_value());
     }
 }
 
 TEST_CASE("a pass that stores nothing needs no put and may see nothing") {
     Any<> cache{one_layer(), limits(4)};
     {
-        auto pass = cache.begin(Part{{0}, "..."}).value();
+        auto pass = cache.begin(Part{Position{0}, "..."}).value();
         CHECK(pass.stored_tokens() == 0);
         CHECK(pass.history().count == 0);
         CHECK(pass.visible(2).empty());
@@ -109,46 +109,48 @@ TEST_CASE("a pass that stores nothing needs no put and may see nothing") {
         pass.put(0, std::vector<float>{}, std::vector<float>{});
         pass.commit();
     }
-    CHECK(cache.tokens({0}) == 0);
-    commit(cache, {{3}, "#"});
-    auto reading = cache.begin(Part{{4}, "."}).value();
+    CHECK(cache.tokens(Sequence{0}) == 0);
+    commit(cache, {Position{3}, "#"});
+    auto reading = cache.begin(Part{Position{4}, "."}).value();
     CHECK(seen(reading, 0) == std::vector<float>{3});
 }
 
 TEST_CASE("a window moves on with tokens that are stored elsewhere") {
     Any<SlidingWindow<2>> cache{one_layer(),
                                 {.sequences = 2, .capacity = 100, .batch = 8, .positions = Positions::any}};
-    commit(cache, {{0}, "####"});
-    CHECK(cache.tokens({0}) == 3); // the width and one more
-    commit(cache, {{4}, "."});
-    CHECK(cache.tokens({0}) == 2);
-    commit(cache, {{5}, "...."});
-    CHECK(cache.tokens({0}) == 0);
-    commit(cache, {{9}, ".#"});
-    auto pass = cache.begin(Part{{11}, ".."}).value();
+    commit(cache, {Position{0}, "####"});
+    CHECK(cache.tokens(Sequence{0}) == 3); // the width and one more
+    commit(cache, {Position{4}, "."});
+    CHECK(cache.tokens(Sequence{0}) == 2);
+    commit(cache, {Position{5}, "...."});
+    CHECK(cache.tokens(Sequence{0}) == 0);
+    commit(cache, {Position{9}, ".#"});
+    auto pass = cache.begin(Part{Position{11}, ".."}).value();
     CHECK(seen(pass, 0) == std::vector<float>{10});
     CHECK(seen(pass, 1).empty());
 }
 
 TEST_CASE("a dropped pass that is stored in part leaves nothing") {
     Any<> cache{one_layer(), limits(8)};
-    commit(cache, {{0}, "##"});
+    commit(cache, {Position{0}, "##"});
     const auto cells = [&] {
         std::vector<Cell> all;
-        cache.visit_cells({0}, [&](Position p, Cell c, std::int32_t n) { all.insert(all.end(), {p.value, c, n}); });
+        cache.visit_cells(Sequence{0}, [&](Position p, Cell c, std::int32_t n) {
+            all.insert(all.end(), {p.value, c, n});
+        });
         return all;
     };
     const std::vector<Cell> before = cells();
-    { const auto pass = cache.begin(Part{{2}, ".#.##"}).value(); }
+    { const auto pass = cache.begin(Part{Position{2}, ".#.##"}).value(); }
     CHECK(cells() == before);
     CHECK(cache.statistics().free == 6);
 }
 
 TEST_CASE("tokens of a tree that are not stored have descendants that are") {
     Any<> cache{one_layer(), limits(8)};
-    commit(cache, {{0}, "#"});
+    commit(cache, {Position{0}, "#"});
     // Two branches behind position 0: tokens 0 and 2, tokens 1 and 3. Token 0 is stored elsewhere.
-    const std::vector<Position> positions{{1}, {1}, {2}, {2}};
+    const std::vector<Position> positions{Position{1}, Position{1}, Position{2}, Position{2}};
     const std::vector<Sequence> sequences(4, Sequence{0});
     const std::vector<std::uint8_t> stored{0, 1, 1, 1};
     const std::vector<std::int32_t> parents{-1, -1, 0, 1};
@@ -165,8 +167,8 @@ TEST_CASE("tokens of a tree that are not stored have descendants that are") {
 
 TEST_CASE("lists follow batches that are stored in part") {
     Any<> cache{one_layer(), limits(8)};
-    commit(cache, {{0}, "#.#"});
-    auto pass = cache.begin(Part{{3}, ".#."}).value();
+    commit(cache, {Position{0}, "#.#"});
+    auto pass = cache.begin(Part{Position{3}, ".#."}).value();
     const CellLists lists = pass.lists();
     REQUIRE(lists.rows() == 1);
     CHECK(std::vector<std::int32_t>(lists.positions(0).begin(), lists.positions(0).end())
@@ -177,17 +179,17 @@ TEST_CASE("a growing cache gets memory for the tokens that it stores") {
     CacheLimits small = limits(64);
     small.initial_cells = 1;
     Any<> cache{one_layer(), small};
-    commit(cache, {{0}, "......."});
+    commit(cache, {Position{0}, "......."});
     CHECK(cache.statistics().allocated == 1);
-    commit(cache, {{7}, "#.#.#.##"});
+    commit(cache, {Position{7}, "#.#.#.##"});
     CHECK(cache.statistics().allocated >= 5);
-    auto pass = cache.begin(Part{{15}, "."}).value();
+    auto pass = cache.begin(Part{Position{15}, "."}).value();
     CHECK(seen(pass, 0) == std::vector<float>{7, 9, 11, 13, 14});
 }
 
 TEST_CASE("wrong lists of stored tokens are violations") {
     Any<> cache{one_layer(), limits(8)};
-    Part part{{0}, "##."};
+    Part part{Position{0}, "##."};
     part.stored.pop_back();
     CHECK(violation_of([&] { (void)cache.begin(part); }).find("expected none or one for each of 3 tokens")
           != std::string::npos);
@@ -196,12 +198,12 @@ TEST_CASE("wrong lists of stored tokens are violations") {
     consecutive.positions = Positions::consecutive;
     Any<> strict{one_layer(), consecutive};
     CHECK(violation_of([&] {
-              (void)strict.begin(Part{{0}, "#.#"});
+              (void)strict.begin(Part{Position{0}, "#.#"});
           }).find("expected all, or limits with Positions::any")
           != std::string::npos);
-    CHECK(strict.begin(Part{{0}, "###"}).has_value());
+    CHECK(strict.begin(Part{Position{0}, "###"}).has_value());
 
-    auto pass = cache.begin(Part{{0}, "#.#"}).value();
+    auto pass = cache.begin(Part{Position{0}, "#.#"}).value();
     CHECK(violation_of([&] { pass.put(0, std::vector<float>(3), std::vector<float>(3)); }).find("for [2 tokens")
           != std::string::npos);
     CHECK(violation_of([&] { pass.commit(); }).find("was not put") != std::string::npos);
@@ -210,10 +212,10 @@ TEST_CASE("wrong lists of stored tokens are violations") {
 TEST_CASE("recurrent memories store every token of a batch") {
     RecurrentMemory<States<Sum>> memory{StateShape{1, {{1}}}, {.sequences = 2, .batch = 8}};
     CHECK(violation_of([&] {
-              (void)memory.begin(Part{{0}, "#.#"});
+              (void)memory.begin(Part{Position{0}, "#.#"});
           }).find("because a state depends on each")
           != std::string::npos);
-    CHECK(memory.begin(Part{{0}, "###"}).has_value());
+    CHECK(memory.begin(Part{Position{0}, "###"}).has_value());
 }
 
 } // namespace test_stored

@@ -25,7 +25,7 @@ TEST_CASE("visible cells are runs in the order of memory, for each token of the 
     numbers::Cache<> cache{numbers::small,
                            {.sequences = 3, .capacity = 6, .batch = 8, .placement = Placement::scattered}};
     for (int p = 0; p < 3; ++p) feed(cache, {{0, p, 1}, {1, p, 2}, {2, p, 3}}); // cells 0 to 8, in turn
-    REQUIRE(cache.remove({1}, {0}, to_end));                                    // 1, 4 and 7 are free
+    REQUIRE(cache.remove(Sequence{1}, Position{0}, to_end));                    // 1, 4 and 7 are free
     auto pass = numbers::begin(cache, prompt(0, 3, {4, 5}) + prompt(1, 0, {6}));
     REQUIRE(pass);
     // The batch has no run of three cells below 9.
@@ -57,12 +57,12 @@ TEST_CASE("a reserved pass sees all cells, and an encoder's pass sees inputs onl
     auto reserved = cache.reserve(2);
     CHECK(runs_of(reserved.visible(1)) == std::vector<CellRange>{{0, 6}});
     reserved.drop();
-    EncoderMemory<> inputs{{1, 1, 1}, {.capacity = 6, .batch = 4}};
-    auto written = inputs.write({0}, {2}, 3).value();
+    EncoderMemory<> inputs{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 6, .batch = 4}};
+    auto written = inputs.write(Sequence{0}, Position{2}, 3).value();
     CHECK(runs_of(written.visible(0)) == std::vector<CellRange>{{0, 3}});
     written.put(0, Values(3), Values(3));
     written.commit();
-    auto pass = inputs.begin(Tokens{{0}, {1}, 2}).value();
+    auto pass = inputs.begin(BatchBuilder{Sequence{0}, Position{1}, 2}).value();
     CHECK(runs_of(pass.visible(0)).empty());
     CHECK(runs_of(pass.visible(1)) == std::vector<CellRange>{{0, 3}});
 }
@@ -79,10 +79,10 @@ TEST_CASE("the runs are those of the open pass") {
 }
 
 TEST_CASE("a NaN of one sequence does not reach others that read visible cells only") {
-    Cache<> cache{{1, 1, 1}, {.sequences = 2, .capacity = 4, .batch = 4}};
+    Cache<> cache{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 4, .batch = 4}};
     const float nan = std::numeric_limits<float>::quiet_NaN();
     for (int p = 0; p < 3; ++p) {
-        auto pass = cache.begin(Tokens{{0}, {p}}.add({1}, {p})).value();
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{p}}.add(Sequence{1}, Position{p})).value();
         pass.put(0, Values{nan, 1}, Values{nan, 2});
         const auto [keys, values, mask] = pass.get(0);
         float through_mask = 0; // the weights of hidden cells are 0

@@ -15,12 +15,12 @@ using numbers::values;
 TEST_CASE("a window forgets at commit, not before") {
     numbers::Cache<SlidingWindow<2>> cache{numbers::small, {.capacity = 20, .batch = 4}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4}));
-    CHECK(cache.range({0}) == PositionRange{{2}, {3}});
+    CHECK(cache.range(Sequence{0}) == PositionRange{Position{2}, Position{3}});
     {
         auto pass = numbers::begin(cache, prompt(0, 4, {5, 6, 7}));
-        CHECK(cache.range({0}) == PositionRange{{2}, {6}});
+        CHECK(cache.range(Sequence{0}) == PositionRange{Position{2}, Position{6}});
     }
-    CHECK(cache.range({0}) == PositionRange{{2}, {3}});
+    CHECK(cache.range(Sequence{0}) == PositionRange{Position{2}, Position{3}});
     feed(cache, prompt(0, 4, {5, 6, 7}));
     CHECK(values(cache, 0) == Values{6, 7});
     CHECK(cache.statistics().free == cache.cells() - 2);
@@ -48,7 +48,7 @@ TEST_CASE("a retention keeps more than the window") {
     numbers::put(*pass, cache.shape(), next);
     CHECK(sees(cache, *pass, 0) == Values{7, 8});
     pass->drop();
-    for (int p = 0; p < 10; ++p) CHECK(cache.can_resume({0}, {p}) == (p == 0 || (p >= 3 && p <= 7)));
+    for (int p = 0; p < 10; ++p) CHECK(cache.can_resume(Sequence{0}, Position{p}) == (p == 0 || (p >= 3 && p <= 7)));
 }
 
 TEST_CASE("sinks are always kept and visible") {
@@ -56,17 +56,18 @@ TEST_CASE("sinks are always kept and visible") {
         numbers::small, {.capacity = 30, .batch = 8, .positions = Positions::any}, SlidingWindow<2>{{.sinks = 2}}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
     CHECK(values(cache, 0) == Values{1, 2, 5, 6});
-    CHECK(cache.range({0}) == PositionRange{{0}, {5}});
+    CHECK(cache.range(Sequence{0}) == PositionRange{Position{0}, Position{5}});
     const Numbers next = prompt(0, 6, {7});
     auto pass = numbers::begin(cache, next);
     numbers::put(*pass, cache.shape(), next);
     CHECK(sees(cache, *pass, 0) == Values{1, 2, 6, 7});
     pass->drop();
-    CHECK(cache.can_resume({0}, {6}));
-    CHECK(cache.can_resume({0}, {5}));
-    CHECK(!cache.can_resume({0}, {4})); // would see 3
-    CHECK(cache.can_resume({0}, {2}));
-    REQUIRE(cache.remove({0}, {0}, {1})); // a token that moves to a sink's position becomes a sink
+    CHECK(cache.can_resume(Sequence{0}, Position{6}));
+    CHECK(cache.can_resume(Sequence{0}, Position{5}));
+    CHECK(!cache.can_resume(Sequence{0}, Position{4})); // would see 3
+    CHECK(cache.can_resume(Sequence{0}, Position{2}));
+    REQUIRE(
+        cache.remove(Sequence{0}, Position{0}, Position{1})); // a token that moves to a sink's position becomes a sink
     feed(cache, prompt(0, 5, {7, 8, 9}));
     CHECK(values(cache, 0) == Values{2, 8, 9});
 }
@@ -87,33 +88,33 @@ TEST_CASE("a sequence that is cut where its window has forgotten everything goes
     numbers::Cache<SlidingWindow<4>> cache{numbers::small, {.sequences = 2, .capacity = 40, .batch = 20}};
     const Values ten{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
     feed(cache, prompt(0, 0, ten) + prompt(0, 10, ten));
-    REQUIRE(cache.copy_prefix({0}, {1}, 12));
-    CHECK(cache.next({1}) == Position{12});
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{12}));
+    CHECK(cache.next(Sequence{1}) == Position{12});
     CHECK(numbers::begin(cache, prompt(1, 12, {1})).error().reason == Reason::cannot_resume);
-    REQUIRE(cache.remove({0}, {10}, to_end));
-    CHECK(cache.tokens({0}) == 0);
-    CHECK(cache.next({0}) == Position{10});
+    REQUIRE(cache.remove(Sequence{0}, Position{10}, to_end));
+    CHECK(cache.tokens(Sequence{0}) == 0);
+    CHECK(cache.next(Sequence{0}) == Position{10});
     CHECK(numbers::begin(cache, prompt(0, 0, {1})).error().expected == Position{10});
     CHECK(numbers::begin(cache, prompt(0, 10, {1})).error().reason == Reason::cannot_resume);
-    CHECK(cache.snapshot({0}).error().reason == Reason::cannot_resume);
-    REQUIRE(cache.remove({0}, {2}, {5})); // of what was forgotten
-    CHECK(cache.next({0}) == Position{7});
-    REQUIRE(cache.remove({0}, {0}, to_end));
-    CHECK(cache.next({0}) == Position{0});
+    CHECK(cache.snapshot(Sequence{0}).error().reason == Reason::cannot_resume);
+    REQUIRE(cache.remove(Sequence{0}, Position{2}, Position{5})); // of what was forgotten
+    CHECK(cache.next(Sequence{0}) == Position{7});
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
+    CHECK(cache.next(Sequence{0}) == Position{0});
     feed(cache, prompt(0, 0, ten));
-    CHECK(cache.next({0}) == Position{10});
+    CHECK(cache.next(Sequence{0}) == Position{10});
 }
 
 TEST_CASE("a cut between the sinks and the window is not joined to the sinks") {
     numbers::Cache<SlidingWindow<3>> cache{
         numbers::small, {.capacity = 40, .batch = 20}, SlidingWindow<3>{{.sinks = 2}}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9}));
-    REQUIRE(cache.remove({0}, {5}, to_end));
+    REQUIRE(cache.remove(Sequence{0}, Position{5}, to_end));
     CHECK(values(cache, 0) == Values{1, 2});
-    CHECK(cache.next({0}) == Position{5});
+    CHECK(cache.next(Sequence{0}) == Position{5});
     CHECK(numbers::begin(cache, prompt(0, 2, {1})).error().expected == Position{5});
     CHECK(numbers::begin(cache, prompt(0, 5, {1})).error().reason == Reason::cannot_resume);
-    REQUIRE(cache.remove({0}, {2}, to_end));
+    REQUIRE(cache.remove(Sequence{0}, Position{2}, to_end));
     feed(cache, prompt(0, 2, {9}));
     CHECK(values(cache, 0) == Values{1, 2, 9});
 }
@@ -121,23 +122,23 @@ TEST_CASE("a cut between the sinks and the window is not joined to the sinks") {
 TEST_CASE("a sequence resumes at the start of a chunk, though nothing before it is kept") {
     numbers::Cache<ChunkedAttention<4>> cache{numbers::small, {.sequences = 2, .capacity = 40, .batch = 20}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
-    REQUIRE(cache.can_resume({0}, {4}));
-    REQUIRE(cache.copy_prefix({0}, {1}, 4));
-    CHECK(cache.tokens({1}) == 0);
+    REQUIRE(cache.can_resume(Sequence{0}, Position{4}));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
+    CHECK(cache.tokens(Sequence{1}) == 0);
     {
         const auto dropped = numbers::begin(cache, prompt(1, 4, {20, 21}));
         CHECK(dropped);
     }
-    CHECK(cache.next({1}) == Position{4});
+    CHECK(cache.next(Sequence{1}) == Position{4});
     feed(cache, prompt(1, 4, {20, 21}));
     CHECK(values(cache, 1) == Values{20, 21});
-    auto saved = cache.snapshot({1}).value();
-    REQUIRE(cache.remove({1}, {4}, to_end));
-    CHECK(cache.next({1}) == Position{4});
-    REQUIRE(cache.restore({1}, saved));
-    CHECK(cache.next({1}) == Position{6});
-    REQUIRE(cache.restore({1}, saved, {5}));
-    CHECK(cache.next({1}) == Position{5});
+    auto saved = cache.snapshot(Sequence{1}).value();
+    REQUIRE(cache.remove(Sequence{1}, Position{4}, to_end));
+    CHECK(cache.next(Sequence{1}) == Position{4});
+    REQUIRE(cache.restore(Sequence{1}, saved));
+    CHECK(cache.next(Sequence{1}) == Position{6});
+    REQUIRE(cache.restore(Sequence{1}, saved, Position{5}));
+    CHECK(cache.next(Sequence{1}) == Position{5});
 }
 
 TEST_CASE("the pool has cells for all sequences, or for their retention and one batch, rounded up") {
@@ -159,7 +160,7 @@ TEST_CASE("a window that reaches the capacity forgets nothing") {
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8}));
     feed(cache, prompt(0, 8, {9, 10}));
     CHECK(values(cache, 0) == Values{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
-    CHECK(cache.can_resume({0}, {3}));
+    CHECK(cache.can_resume(Sequence{0}, Position{3}));
 }
 
 TEST_CASE("a token older than the retention is not kept") {

@@ -6,7 +6,7 @@
 #include <vector>
 
 void attend(cellar::Cache<>& cache, const std::vector<float>& q, std::vector<float>& out) {
-    auto pass = cache.begin(cellar::Tokens{{0}, {0}});
+    auto pass = cache.begin(cellar::BatchBuilder{cellar::Sequence{0}, cellar::Position{0}});
 #ifdef CORRECTED
     cellar::attend(*pass, 0, q, out);
 #else

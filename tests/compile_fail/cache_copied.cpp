@@ -4,7 +4,8 @@
 #include <cellar/cellar.hpp>
 
 int main() {
-    cellar::Cache<> cache{cellar::CacheShape{1, 1, 4, 4}, {.sequences = 1, .capacity = 8, .batch = 4}};
+    cellar::Cache<> cache{cellar::CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 4, .value_dim = 4},
+                          {.sequences = 1, .capacity = 8, .batch = 4}};
 #ifdef CORRECTED
     cellar::Cache<> other = static_cast<cellar::Cache<>&&>(cache);
 #else

@@ -7,8 +7,8 @@ struct Sum : cellar::StateTensor<1> {};
 
 void keep(cellar::RecurrentMemory<cellar::States<Sum>>& memory) {
 #ifdef CORRECTED
-    if (!memory.checkpoint({0})) return;
+    if (!memory.checkpoint(cellar::Sequence{0})) return;
 #else
-    memory.checkpoint({0});
+    memory.checkpoint(cellar::Sequence{0});
 #endif
 }

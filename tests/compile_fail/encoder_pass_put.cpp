@@ -6,7 +6,7 @@
 
 void run(cellar::EncoderMemory<>& memory, const std::vector<float>& rows) {
 #ifdef CORRECTED
-    auto pass = memory.write({0}, {0}, 1);
+    auto pass = memory.write(cellar::Sequence{0}, cellar::Position{0}, 1);
 #else
     auto pass = memory.begin({});
 #endif

@@ -16,5 +16,6 @@ struct Backend : HostBackend {
 #endif
 
 void make() {
-    Cache<StandardV<cellar_test::BlocksOf32>, FullCausal, UnrotatedShift, Backend> cache{{1, 1, 32}, {.capacity = 4}};
+    Cache<StandardV<cellar_test::BlocksOf32>, FullCausal, UnrotatedShift, Backend> cache{
+        {.layers = 1, .kv_heads = 1, .head_dim = 32}, {.capacity = 4}};
 }

@@ -12,8 +12,8 @@ public:
 
     cellar::Result<Pass> begin(const cellar::Batch& batch) { return cache_.begin(batch); }
     Pass reserve(std::int32_t tokens) { return cache_.reserve(tokens); }
-    cellar::Result<void> copy_prefix(cellar::Sequence from, cellar::Sequence to, std::int32_t n) {
-        return cache_.copy_prefix(from, to, n);
+    cellar::Result<void> copy_prefix(cellar::Sequence from, cellar::Sequence to, cellar::Position end) {
+        return cache_.copy_prefix(from, to, end);
     }
     cellar::Position next(cellar::Sequence s) const { return cache_.next(s); }
     bool can_resume(cellar::Sequence s, cellar::Position p) const { return cache_.can_resume(s, p); }

@@ -4,8 +4,8 @@
 
 void fork(cellar::Hybrid<cellar::Repeat<cellar::Cache<>>, cellar::Cache<>>& memory) {
 #ifdef CORRECTED
-    if (!memory.copy_prefix({0}, {1}, 5)) return;
+    if (!memory.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, cellar::Position{5})) return;
 #else
-    memory.copy_prefix({0}, {1}, 5);
+    memory.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, cellar::Position{5});
 #endif
 }

@@ -13,7 +13,8 @@ struct Backend : HostBackend {
 #endif
 
 int main() {
-    Cache<StandardV<float>, FullCausal, DisabledShift, Backend> cache{{1, 1, 1}, {.capacity = 4}};
+    Cache<StandardV<float>, FullCausal, DisabledShift, Backend> cache{{.layers = 1, .kv_heads = 1, .head_dim = 1},
+                                                                      {.capacity = 4}};
     auto pass = cache.reserve(1);
     return pass.mask().size() == 0;
 }

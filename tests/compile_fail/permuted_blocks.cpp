@@ -12,5 +12,6 @@ using Layout = PermutedV<half, cellar_test::BlocksOf32>;
 #endif
 
 void make() {
-    Cache<Layout, FullCausal, UnrotatedShift, HostBackend> cache{{1, 1, 32}, {.capacity = 4}};
+    Cache<Layout, FullCausal, UnrotatedShift, HostBackend> cache{{.layers = 1, .kv_heads = 1, .head_dim = 32},
+                                                                 {.capacity = 4}};
 }

@@ -7,9 +7,9 @@ struct Conv : cellar::StateTensor<2> {};
 
 bool share(cellar::RecurrentMemory<cellar::States<Conv>>& memory) {
 #ifdef CORRECTED
-    return memory.copy_prefix({0}, {1}, 4).has_value();
+    return memory.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, cellar::Position{4}).has_value();
 #else
-    memory.copy_prefix({0}, {1}, 4);
+    memory.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, cellar::Position{4});
     return true;
 #endif
 }

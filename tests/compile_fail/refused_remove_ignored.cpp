@@ -4,8 +4,8 @@
 
 void remove(cellar::Cache<>& cache) {
 #ifdef CORRECTED
-    if (!cache.remove({0}, {0}, cellar::to_end)) return;
+    if (!cache.remove(cellar::Sequence{0}, cellar::Position{0}, cellar::to_end)) return;
 #else
-    cache.remove({0}, {0}, cellar::to_end);
+    cache.remove(cellar::Sequence{0}, cellar::Position{0}, cellar::to_end);
 #endif
 }

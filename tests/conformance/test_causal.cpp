@@ -72,7 +72,9 @@ class Runner {
 public:
     Runner(const json& test, Window window, Shift shift)
         : extents_{test["steps"][0]["shape"]},
-          cache_{cellar::CacheShape{1, extents_.heads, 2 * extents_.dim, extents_.dim}, limits(test), window, shift},
+          cache_{cellar::CacheShape{
+                     .layers = 1, .kv_heads = extents_.heads, .head_dim = 2 * extents_.dim, .value_dim = extents_.dim},
+                 limits(test), window, shift},
           window_{test["cache"]["window"]} {}
 
     void run(const json& steps) {
@@ -84,10 +86,12 @@ public:
             } else if (op == "remove") {
                 remove(step["seq"], step["begin"], step["end"], !step["expect"]["error"].is_null());
             } else if (op == "copy_prefix") {
-                REQUIRE(cache_.copy_prefix({step["src"]}, {step["dst"]}, step["len"]));
+                REQUIRE(cache_.copy_prefix(cellar::Sequence{step["src"]}, cellar::Sequence{step["dst"]},
+                                           cellar::Position{step["len"]}));
             } else {
                 REQUIRE(op == "can_resume");
-                CHECK(can_resume({step["seq"]}, {step["pos"]}) == step["expect"].get<bool>());
+                CHECK(can_resume(cellar::Sequence{step["seq"]}, cellar::Position{step["pos"]})
+                      == step["expect"].get<bool>());
             }
         }
     }
@@ -113,8 +117,8 @@ private:
         const Extents e{step["shape"]};
         std::vector<cellar::Position> positions;
         std::vector<cellar::Sequence> sequences;
-        for (const int p : step["positions"]) positions.push_back({p});
-        for (const int s : step["sequences"]) sequences.push_back({s});
+        for (const int p : step["positions"]) positions.push_back(cellar::Position{p});
+        for (const int s : step["sequences"]) sequences.push_back(cellar::Sequence{s});
         auto pass = cache_.begin({positions, sequences});
         REQUIRE(pass);
         REQUIRE(step["v"] == "same");
@@ -179,7 +183,8 @@ private:
     }
 
     void remove(int sequence, int begin, int end, bool refused) {
-        CHECK(cache_.remove({sequence}, {begin}, {end}).has_value() == !refused);
+        CHECK(cache_.remove(cellar::Sequence{sequence}, cellar::Position{begin}, cellar::Position{end}).has_value()
+              == !refused);
         shifted_ = shifted_ || end != end_of_sequence;
     }
 

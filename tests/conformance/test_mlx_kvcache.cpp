@@ -40,14 +40,14 @@ using cellar::Sequence;
 using nlohmann::json;
 using Tags = std::vector<int>;
 
-enum class Paging { in_place, paged_out };
+enum class Offloading { in_place, offloaded };
 
-/// Runs one case. With `Paging::paged_out`, every snapshot is paged out at once, and in only to be divided or joined;
-/// what is expected of memory then does not apply.
+/// Runs one case. With `Offloading::offloaded`, every snapshot is offloaded at once, and reloaded only to be divided or
+/// joined; what is expected of memory then does not apply.
 template <class Layout>
 class MlxCase {
 public:
-    explicit MlxCase(Paging paging) : paging_{paging} {}
+    explicit MlxCase(Offloading offloading) : offloading_{offloading} {}
 
     void run(const json& steps) {
         for (const json& step : steps) {
@@ -80,9 +80,9 @@ private:
         } else if (op == "update_each") {
             for (const int tag : step["tokens"]) write(sequence(step), {tag});
         } else if (op == "snapshot") {
-            keep(step["as"], sequence(step), {step["from"]}, cache_.next(sequence(step)));
+            keep(step["as"], sequence(step), Position{step["from"]}, cache_.next(sequence(step)));
         } else if (op == "free") {
-            REQUIRE(cache_.remove(sequence(step), {0}, cellar::to_end));
+            REQUIRE(cache_.remove(sequence(step), Position{0}, cellar::to_end));
         } else if (op == "close") {
             REQUIRE(snapshots_.erase(step["snapshot"]) == 1);
         } else if (op == "mark_alloc") {
@@ -101,7 +101,7 @@ private:
             CHECK(done.has_value() == step["expect"].get<bool>());
         } else if (op == "split") {
             CellSnapshot parent = taken_in(step["snapshot"]);
-            auto child = cache_.split(parent, {step["at"]});
+            auto child = cache_.split(parent, Position{step["at"]});
             REQUIRE(child);
             add(step["as"][0], std::move(parent));
             add(step["as"][1], *std::move(child));
@@ -120,9 +120,9 @@ private:
     void prepare(Sequence s, const json& step) {
         prepared_at_ = cache_.next(s);
         ends_.clear();
-        for (const int end : step["offsets"]) ends_.push_back({end});
+        for (const int end : step["offsets"]) ends_.push_back(cellar::Position{end});
         if (!step.value("expect_panic", false)) return;
-        for (const Position end : ends_) CHECK(cache_.snapshot(s, {0}, end).value().tokens() == end.value);
+        for (const Position end : ends_) CHECK(cache_.snapshot(s, Position{0}, end).value().tokens() == end.value);
     }
 
     void expect(const std::string& op, const json& step) {
@@ -136,10 +136,10 @@ private:
         } else if (op == "expect_snapshot") {
             expect_snapshot(step);
         } else if (op == "expect_hook") {
-            if (paging_ == Paging::in_place) CHECK(owned_by_snapshots() == step["tokens"].get<int>());
+            if (offloading_ == Offloading::in_place) CHECK(owned_by_snapshots() == step["tokens"].get<int>());
         } else {
             REQUIRE(op == "expect_alloc");
-            if (paging_ == Paging::in_place) CHECK(used() - marked_ <= step["max_tokens"].get<int>());
+            if (offloading_ == Offloading::in_place) CHECK(used() - marked_ <= step["max_tokens"].get<int>());
         }
     }
 
@@ -151,7 +151,7 @@ private:
             CHECK(found.to() == Position{step["range"][1]});
             CHECK(found.tokens() == found.to().value - found.from().value);
         }
-        if (paging_ == Paging::in_place) {
+        if (offloading_ == Offloading::in_place) {
             CHECK(found.bytes() == 0);
             if (step.contains("lazy")) CHECK(owned_by_snapshots() == (step["lazy"].get<bool>() ? 0 : found.tokens()));
             if (step.contains("owned_tokens")) CHECK(owned_by_snapshots() == step["owned_tokens"].get<int>());
@@ -161,7 +161,7 @@ private:
     }
 
     void write(Sequence s, const Tags& tags) {
-        const cellar::Tokens tokens{s, cache_.next(s), static_cast<std::int32_t>(tags.size())};
+        const cellar::BatchBuilder tokens{s, cache_.next(s), static_cast<std::int32_t>(tags.size())};
         std::vector<float> keys;
         std::vector<float> values;
         for (const int tag : tags) {
@@ -180,14 +180,14 @@ private:
         add(name, *std::move(kept));
     }
     void add(const std::string& name, CellSnapshot snapshot) {
-        if (paging_ == Paging::paged_out) cache_.page_out(snapshot);
+        if (offloading_ == Offloading::offloaded) cache_.offload(snapshot);
         REQUIRE(snapshots_.emplace(name, std::move(snapshot)).second);
     }
     /// Takes a snapshot out of the list, in place.
     CellSnapshot taken_in(const std::string& name) {
         auto node = snapshots_.extract(name);
         REQUIRE_FALSE(node.empty());
-        REQUIRE(cache_.page_in(node.mapped()));
+        REQUIRE(cache_.reload(node.mapped()));
         return std::move(node.mapped());
     }
 
@@ -207,7 +207,7 @@ private:
     }
 
     /// The tags of a sequence from `from` on, in the order of positions.
-    Tags tags(Sequence s, Position from = {0}) {
+    Tags tags(Sequence s, Position from = Position{0}) {
         const auto all = cache_.reserve(1);
         Tags found;
         cache_.visit_cells(s, [&](Position p, cellar::Cell first, std::int32_t n) {
@@ -234,12 +234,13 @@ private:
         if (snapshot.from() != Position{0}) write(scratch, Tags(static_cast<std::size_t>(snapshot.from().value), 7));
         REQUIRE(cache_.restore(scratch, snapshot));
         Tags found = tags(scratch, snapshot.from());
-        REQUIRE(cache_.remove(scratch, {0}, cellar::to_end));
+        REQUIRE(cache_.remove(scratch, Position{0}, cellar::to_end));
         return found;
     }
 
-    Paging paging_;
-    cellar::Cache<Layout> cache_{cellar::CacheShape{1, heads, dim}, {.sequences = 3, .capacity = 32, .batch = 32}};
+    Offloading offloading_;
+    cellar::Cache<Layout> cache_{cellar::CacheShape{.layers = 1, .kv_heads = heads, .head_dim = dim},
+                                 {.sequences = 3, .capacity = 32, .batch = 32}};
     std::map<std::string, Sequence> sequences_;
     std::map<std::string, CellSnapshot> snapshots_;
     std::vector<Position> ends_; ///< of prepared snapshots
@@ -254,10 +255,10 @@ void run_mlx_case(const std::string& name) {
     CHECK(all["vectors"].size() == 19);
     for (const json& test : all["vectors"]) {
         if (test["name"] != name) continue;
-        for (const Paging paging : {Paging::in_place, Paging::paged_out}) {
-            MlxCase<cellar::StandardV<cellar::half>>{paging}.run(test["steps"]);
-            MlxCase<cellar::PermutedV<float>>{paging}.run(test["steps"]);
-            MlxCase<cellar::Blocked<float, 4>>{paging}.run(test["steps"]);
+        for (const Offloading offloading : {Offloading::in_place, Offloading::offloaded}) {
+            MlxCase<cellar::StandardV<cellar::half>>{offloading}.run(test["steps"]);
+            MlxCase<cellar::PermutedV<float>>{offloading}.run(test["steps"]);
+            MlxCase<cellar::Blocked<float, 4>>{offloading}.run(test["steps"]);
         }
         return;
     }

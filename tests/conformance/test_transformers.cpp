@@ -108,8 +108,9 @@ public:
         std::mt19937 random{seed};
         double worst = 0;
         for (const std::vector<Place>& batch : random_batches(recording_, random)) {
-            cellar::Tokens tokens;
-            for (const Place& p : batch) tokens.add({p.sequence}, {static_cast<std::int32_t>(p.token)});
+            cellar::BatchBuilder tokens;
+            for (const Place& p : batch)
+                tokens.add(cellar::Sequence{p.sequence}, cellar::Position{static_cast<std::int32_t>(p.token)});
             auto pass = memory_.begin(tokens);
             REQUIRE(pass);
             for (int layer = 0; layer < memory_.layers(); ++layer)
@@ -137,7 +138,10 @@ private:
         const auto shape = [&](int member) {
             const auto n = std::count(member_of_layer.begin(), member_of_layer.end(), member);
             const LayerRecord& any = layers.front();
-            return cellar::CacheShape{static_cast<int>(n), any.kv_heads, any.key_dim, any.value_dim};
+            return cellar::CacheShape{.layers = static_cast<int>(n),
+                                      .kv_heads = any.kv_heads,
+                                      .head_dim = any.key_dim,
+                                      .value_dim = any.value_dim};
         };
         std::optional<Sliding> sliding;
         if (window != 0) sliding.emplace(shape(0), limits, Window{window});

@@ -10,13 +10,14 @@ struct Attention::Parts {
 };
 
 Attention::Attention(int layers, int kv_heads, int head_dim)
-    : parts_{new Parts{{{layers, kv_heads, head_dim}, {.sequences = 4, .capacity = 4096, .batch = 512}}}} {}
+    : parts_{new Parts{{{.layers = layers, .kv_heads = kv_heads, .head_dim = head_dim},
+                        {.sequences = 4, .capacity = 4096, .batch = 512}}}} {}
 
 Attention::~Attention() = default; // here, where Parts is complete
 
 float Attention::step(const std::vector<float>& rows) {
     auto& cache = parts_->cache;
-    auto pass = cache.begin(cellar::Tokens{{0}, cache.next({0}), 1});
+    auto pass = cache.begin(cellar::BatchBuilder{cellar::Sequence{0}, cache.next(cellar::Sequence{0}), 1});
     if (!pass) return 0;
     float sum = 0;
     for (int layer = 0; layer < cache.layers(); ++layer) {

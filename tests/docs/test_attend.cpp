@@ -16,9 +16,9 @@
 
 namespace test_attend {
 
+using cellar::BatchBuilder;
 using cellar::CellRange;
 using cellar::StridedView;
-using cellar::Tokens;
 
 namespace {
 
@@ -33,7 +33,7 @@ std::vector<float> numbers(int n, int first) {
 }
 
 template <class Cache>
-auto put(Cache& cache, const Tokens& tokens) {
+auto put(Cache& cache, const BatchBuilder& tokens) {
     auto pass = cache.begin(tokens).value();
     pass.put(0, numbers(tokens.size() * kv_heads * dim, 1), numbers(tokens.size() * kv_heads * dim, 2));
     return pass;
@@ -110,9 +110,9 @@ bool equal(const std::vector<float>& a, const std::vector<float>& b) {
 TEST_CASE("attend, of queries with strides") {
     const int tokens = 5;
     const int layer = 0;
-    cellar::Cache<> cache{{1, kv_heads, dim}, {.capacity = 16, .batch = 8}};
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = kv_heads, .head_dim = dim}, {.capacity = 16, .batch = 8}};
     const std::vector<float> fused = numbers(tokens * (heads + 2 * kv_heads) * dim, 3);
-    auto pass = cache.begin(Tokens{{0}, {0}, tokens});
+    auto pass = cache.begin(BatchBuilder{cellar::Sequence{0}, cellar::Position{0}, tokens});
     REQUIRE(pass);
     // [call]
     // One row for each token: its queries, its keys, its values.
@@ -132,8 +132,8 @@ TEST_CASE("attend, of queries with strides") {
 }
 
 TEST_CASE("attend, with options") {
-    cellar::Cache<> cache{{1, kv_heads, dim}, {.capacity = 16, .batch = 8}};
-    auto pass = put(cache, Tokens{{0}, {0}, 5});
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = kv_heads, .head_dim = dim}, {.capacity = 16, .batch = 8}};
+    auto pass = put(cache, BatchBuilder{cellar::Sequence{0}, cellar::Position{0}, 5});
     const int tokens = pass.tokens();
     const std::vector<float> q = numbers(5 * heads * dim, 3);
     const std::vector<float> slopes = numbers(heads, 4);
@@ -159,9 +159,10 @@ TEST_CASE("attend, over latents") {
     // [mla]
     constexpr int latent = 24;
     constexpr int rotary = 8;
-    cellar::Cache<> cache{{1, 1, latent + rotary, 0}, {.capacity = 16, .batch = 8}}; // keys alone
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = 1, .head_dim = latent + rotary, .value_dim = 0},
+                          {.capacity = 16, .batch = 8}}; // keys alone
     const int tokens = 3;
-    auto pass = cache.begin(Tokens{{0}, {0}, tokens});
+    auto pass = cache.begin(BatchBuilder{cellar::Sequence{0}, cellar::Position{0}, tokens});
     REQUIRE(pass);
     pass->put(0, numbers(tokens * (latent + rotary), 1), std::vector<float>{});
     const std::vector<float> q = numbers(tokens * heads * (latent + rotary), 2); // [tokens, heads, latent + rotary]
@@ -175,13 +176,16 @@ TEST_CASE("attend, over latents") {
 }
 
 TEST_CASE("attend, over a tree of drafted tokens") {
-    cellar::Cache<> cache{{1, kv_heads, dim}, {.capacity = 32, .batch = 8}};
-    put(cache, Tokens{{0}, {0}, 5}).commit();
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = kv_heads, .head_dim = dim}, {.capacity = 32, .batch = 8}};
+    put(cache, BatchBuilder{cellar::Sequence{0}, cellar::Position{0}, 5}).commit();
     // [tree]
     // Two drafts for the tokens after the text, a b d and a c: a at the next position, then b and c, then d.
-    Tokens drafts;
-    const cellar::Position next = cache.next({0});
-    drafts.add({0}, next).add({0}, next + 1).add({0}, next + 1).add({0}, next + 2);
+    BatchBuilder drafts;
+    const cellar::Position next = cache.next(cellar::Sequence{0});
+    drafts.add(cellar::Sequence{0}, next)
+        .add(cellar::Sequence{0}, next + 1)
+        .add(cellar::Sequence{0}, next + 1)
+        .add(cellar::Sequence{0}, next + 2);
     const std::vector<std::int32_t> parents{-1, 0, 0, 1}; // a follows the text, b and c follow a, d follows b
     auto pass = cache.begin(drafts);
     REQUIRE(pass);
@@ -197,7 +201,7 @@ TEST_CASE("attend, over a tree of drafted tokens") {
         some.insert(some.end(), all.begin() + std::ptrdiff_t{2} * row, all.begin() + std::ptrdiff_t{3} * row);
         return some;
     };
-    auto alone = cache.begin(Tokens{{0}, next, 2}).value();
+    auto alone = cache.begin(BatchBuilder{cellar::Sequence{0}, next, 2}).value();
     alone.put(0, rows(numbers(4 * kv_heads * dim, 6), kv_heads * dim),
               rows(numbers(4 * kv_heads * dim, 7), kv_heads * dim));
     std::vector<float> expected(std::size_t{2} * heads * dim);
@@ -206,8 +210,11 @@ TEST_CASE("attend, over a tree of drafted tokens") {
 }
 
 TEST_CASE("attend, with several threads") {
-    cellar::Cache<> cache{{1, kv_heads, dim}, {.sequences = 3, .capacity = 16, .batch = 16}};
-    auto pass = put(cache, Tokens{{0}, {0}, 5}.add({1}, {0}, 5).add({2}, {0}, 5));
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = kv_heads, .head_dim = dim},
+                          {.sequences = 3, .capacity = 16, .batch = 16}};
+    auto pass = put(cache, BatchBuilder{cellar::Sequence{0}, cellar::Position{0}, 5}
+                               .add(cellar::Sequence{1}, cellar::Position{0}, 5)
+                               .add(cellar::Sequence{2}, cellar::Position{0}, 5));
     const std::vector<float> q = numbers(15 * heads * dim, 3);
     std::vector<float> out(q.size());
     std::vector<float> same(q.size());
@@ -235,7 +242,7 @@ TEST_CASE("attend, with several threads") {
     pass.drop();
 
     // Sequence 2 alone, in other cells: equal bit by bit.
-    auto alone = cache.begin(Tokens{{2}, {0}, 5}).value();
+    auto alone = cache.begin(BatchBuilder{cellar::Sequence{2}, cellar::Position{0}, 5}).value();
     const auto last = [](const std::vector<float>& all) {
         return std::vector<float>(all.end() - static_cast<std::ptrdiff_t>(all.size() / 3), all.end());
     };

@@ -16,11 +16,11 @@
 
 namespace test_how_to {
 
+using cellar::BatchBuilder;
 using cellar::Position;
 using cellar::Refusal;
 using cellar::Result;
 using cellar::Sequence;
-using cellar::Tokens;
 
 namespace {
 
@@ -32,7 +32,7 @@ void run(Pass& pass) {
 }
 
 template <class Cache>
-bool feed(Cache& cache, const Tokens& tokens) {
+bool feed(Cache& cache, const BatchBuilder& tokens) {
     auto pass = cache.begin(tokens);
     if (!pass) return false;
     run(*pass);
@@ -43,7 +43,7 @@ bool feed(Cache& cache, const Tokens& tokens) {
 } // namespace
 
 TEST_CASE("windows and retention") {
-    const cellar::CacheShape shape{1, 2, 4};
+    const cellar::CacheShape shape{.layers = 1, .kv_heads = 2, .head_dim = 4};
 
     // [windows]
     cellar::SlidingWindow<4096> mistral;                             // the last 4096 tokens, itself included
@@ -52,8 +52,8 @@ TEST_CASE("windows and retention") {
     cellar::SlidingWindow<4096> with_sinks{{.sinks = 4}};            // and the first four
     cellar::SlidingWindow<4096> drafts{{.retention = 4096 + 8 - 1}}; // eight drafted tokens can be taken back
     // [/windows]
-    CHECK(mistral.oldest_visible({5000}) == from_file.oldest_visible({5000}));
-    CHECK(llama4_local.oldest_visible({8191}) == Position{0});
+    CHECK(mistral.oldest_visible(Position{5000}) == from_file.oldest_visible(Position{5000}));
+    CHECK(llama4_local.oldest_visible(Position{8191}) == Position{0});
     CHECK(with_sinks.sinks() == 4);
 
     // [cells]
@@ -65,29 +65,30 @@ TEST_CASE("windows and retention") {
     // [depth]
     using Small = cellar::Cache<cellar::StandardV<float>, cellar::SlidingWindow<4>>;
     Small small{shape, {.sequences = 1, .capacity = 100, .batch = 16}, cellar::SlidingWindow<4>{{.retention = 6}}};
-    feed(small, Tokens{{0}, {0}, 16});                            // the newest token stands at 15
-    CHECK(small.range({0}) == cellar::PositionRange{{10}, {15}}); // six are kept
-    CHECK(small.can_resume({0}, {13}));                           // three can go: 6 >= 4 + 3 - 1
-    CHECK_FALSE(small.can_resume({0}, {12}));                     // four cannot
+    feed(small, BatchBuilder{Sequence{0}, Position{0}, 16}); // the newest token stands at 15
+    CHECK(small.range(Sequence{0}) == cellar::PositionRange{Position{10}, Position{15}}); // six are kept
+    CHECK(small.can_resume(Sequence{0}, Position{13}));       // three can go: 6 >= 4 + 3 - 1
+    CHECK_FALSE(small.can_resume(Sequence{0}, Position{12})); // four cannot
     // [/depth]
 }
 
 TEST_CASE("many sequences with a shared prompt") {
     using Cache = cellar::Cache<>;
-    Cache cache{{1, 2, 4}, {.sequences = 9, .capacity = 64, .batch = 64}};
+    Cache cache{{.layers = 1, .kv_heads = 2, .head_dim = 4}, {.sequences = 9, .capacity = 64, .batch = 64}};
     const std::int32_t prompt_length = 40;
 
     // [prompt]
     const Sequence prompt{8}; // holds the prompt and is never continued
-    feed(cache, Tokens{prompt, {0}, prompt_length});
-    for (std::int32_t user = 0; user < 8; ++user) REQUIRE(cache.copy_prefix(prompt, {user}, prompt_length));
+    feed(cache, BatchBuilder{prompt, Position{0}, prompt_length});
+    for (std::int32_t user = 0; user < 8; ++user)
+        REQUIRE(cache.copy_prefix(prompt, Sequence{user}, Position{prompt_length}));
     CHECK(cache.statistics().shared == prompt_length); // one copy of it, nine owners
     // [/prompt]
 
     // [step]
-    Tokens step;
-    step.add({0}, cache.next({0}), 3); // user 0 has just asked something
-    for (std::int32_t user = 1; user < 8; ++user) step.add({user}, cache.next({user}));
+    BatchBuilder step;
+    step.add(Sequence{0}, cache.next(Sequence{0}), 3); // user 0 has just asked something
+    for (std::int32_t user = 1; user < 8; ++user) step.add(Sequence{user}, cache.next(Sequence{user}));
     auto pass = cache.begin(step); // one pass for all
     if (!pass) FAIL(cellar::to_string(pass.error()));
     run(*pass);
@@ -95,45 +96,46 @@ TEST_CASE("many sequences with a shared prompt") {
     // [/step]
 
     // [next]
-    CHECK(cache.can_resume({3}, {prompt_length}));
-    CHECK(cache.remove({3}, {prompt_length}, cellar::to_end)); // the next user gets sequence 3 and keeps the prompt
+    CHECK(cache.can_resume(Sequence{3}, Position{prompt_length}));
+    CHECK(cache.remove(Sequence{3}, Position{prompt_length},
+                       cellar::to_end)); // the next user gets sequence 3 and keeps the prompt
     // [/next]
-    CHECK(cache.tokens({3}) == prompt_length);
-    CHECK(cache.tokens({0}) == prompt_length + 3);
+    CHECK(cache.tokens(Sequence{3}) == prompt_length);
+    CHECK(cache.tokens(Sequence{0}) == prompt_length + 3);
 }
 
 TEST_CASE("snapshots") {
-    cellar::Cache<> cache{{1, 2, 4}, {.sequences = 4, .capacity = 64, .batch = 64}};
-    REQUIRE(feed(cache, Tokens{{0}, {0}, 12}));
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = 2, .head_dim = 4}, {.sequences = 4, .capacity = 64, .batch = 64}};
+    REQUIRE(feed(cache, BatchBuilder{Sequence{0}, Position{0}, 12}));
 
     // [snapshot]
-    cellar::CellSnapshot turn = cache.snapshot({0}).value(); // all 12 tokens of sequence 0, no data moves
+    cellar::CellSnapshot turn = cache.snapshot(Sequence{0}).value(); // all 12 tokens of sequence 0, no data moves
     CHECK(turn.to() == Position{12});
-    CHECK(cache.remove({0}, {0}, cellar::to_end)); // another user gets sequence 0
+    CHECK(cache.remove(Sequence{0}, Position{0}, cellar::to_end)); // another user gets sequence 0
     // [/snapshot]
 
     // [restore]
-    const Result<void> restored = cache.restore({2}, turn); // the first user is back, as sequence 2
+    const Result<void> restored = cache.restore(Sequence{2}, turn); // the first user is back, as sequence 2
     if (!restored) FAIL(cellar::to_string(restored.error()));
-    CHECK(cache.next({2}) == Position{12});
-    CHECK(cache.restore({3}, turn, {10})); // a second answer, from position 10 on
+    CHECK(cache.next(Sequence{2}) == Position{12});
+    CHECK(cache.restore(Sequence{3}, turn, Position{10})); // a second answer, from position 10 on
     // [/restore]
-    CHECK(cache.next({3}) == Position{10});
+    CHECK(cache.next(Sequence{3}) == Position{10});
 
     // [split]
-    cellar::CellSnapshot answer = cache.split(turn, {8}).value(); // `turn` keeps the prompt, positions 0 to 7
-    CHECK(cache.restore({1}, turn));
-    CHECK(cache.restore({1}, answer)); // needs the tokens below 8, which sequence 1 has
+    cellar::CellSnapshot answer = cache.split(turn, Position{8}).value(); // `turn` keeps the prompt, positions 0 to 7
+    CHECK(cache.restore(Sequence{1}, turn));
+    CHECK(cache.restore(Sequence{1}, answer)); // needs the tokens below 8, which sequence 1 has
     CHECK(cache.merge(turn, std::move(answer)));
     // [/split]
     CHECK(turn.tokens() == 12);
-    CHECK(cache.next({1}) == Position{12});
+    CHECK(cache.next(Sequence{1}) == Position{12});
 
     // [page]
-    cache.page_out(turn); // its cells are free again, unless sequences share them
+    cache.offload(turn); // its cells are free again, unless sequences share them
     const std::int64_t bytes = turn.bytes();
-    CHECK(cache.restore({2}, turn));               // copies the data to cells of sequence 2
-    const Result<void> back = cache.page_in(turn); // into cells that any number of sequences may share
+    CHECK(cache.restore(Sequence{2}, turn));      // copies the data to cells of sequence 2
+    const Result<void> back = cache.reload(turn); // into cells that any number of sequences may share
     if (!back) FAIL(cellar::to_string(back.error()));
     // [/page]
     CHECK(bytes == 12 * 2 * 2 * 4 * 4);
@@ -141,14 +143,15 @@ TEST_CASE("snapshots") {
 
 TEST_CASE("snapshots where passes do not end") {
     using Small = cellar::Cache<cellar::StandardV<float>, cellar::SlidingWindow<8>>;
-    Small cache{{1, 2, 4}, {.sequences = 2, .capacity = 1000, .batch = 64}};
+    Small cache{{.layers = 1, .kv_heads = 2, .head_dim = 4}, {.sequences = 2, .capacity = 1000, .batch = 64}};
     // [schedule]
-    CHECK(cache.schedule({0}, {20})); // of sequence 0, before its tokens are computed
-    CHECK(feed(cache, Tokens{{0}, {0}, 50}));
-    const cellar::CellSnapshot prompt = cache.snapshot({0}, {0}, {20}).value(); // ends the schedule
+    CHECK(cache.schedule(Sequence{0}, Position{20})); // of sequence 0, before its tokens are computed
+    CHECK(feed(cache, BatchBuilder{Sequence{0}, Position{0}, 50}));
+    const cellar::CellSnapshot prompt =
+        cache.snapshot(Sequence{0}, Position{0}, Position{20}).value(); // ends the schedule
     // [/schedule]
     CHECK(prompt.tokens() == 9);
-    CHECK(cache.tokens({0}) == 9);
+    CHECK(cache.tokens(Sequence{0}) == 9);
 }
 
 TEST_CASE("a long chat") {
@@ -156,7 +159,7 @@ TEST_CASE("a long chat") {
 
     // [shift]
     using Cache = cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::RopeShift<cellar::Neox>>;
-    Cache cache{{1, 2, 4},
+    Cache cache{{.layers = 1, .kv_heads = 2, .head_dim = 4},
                 {.sequences = 1, .capacity = context, .batch = 16},
                 {},
                 cellar::RopeShift<cellar::Neox>{cellar::rope_frequencies(4, 10000.0)}};
@@ -165,28 +168,30 @@ TEST_CASE("a long chat") {
     // [room]
     const std::int32_t keep = 4; // first tokens that always stay
     const auto make_room = [&](std::int32_t tokens) {
-        const std::int32_t length = cache.next({0}).value;
+        const std::int32_t length = cache.next(Sequence{0}).value;
         if (length + tokens <= context) return Result<void>{};
-        return cache.remove({0}, {keep}, {keep + (length - keep) / 2}); // rotates the keys that move down
+        return cache.remove(Sequence{0}, Position{keep},
+                            Position{keep + (length - keep) / 2}); // rotates the keys that move down
     };
     // [/room]
 
     for (int i = 0; i < 100; ++i) {
         REQUIRE(make_room(1));
-        REQUIRE(feed(cache, Tokens{{0}, cache.next({0})}));
-        const std::int32_t length = cache.next({0}).value;
+        REQUIRE(feed(cache, BatchBuilder{Sequence{0}, cache.next(Sequence{0})}));
+        const std::int32_t length = cache.next(Sequence{0}).value;
         CHECK(length <= context);
-        CHECK(cache.tokens({0}) == length);
-        CHECK(cache.range({0}) == cellar::PositionRange{{0}, {length - 1}});
+        CHECK(cache.tokens(Sequence{0}) == length);
+        CHECK(cache.range(Sequence{0}) == cellar::PositionRange{Position{0}, Position{length - 1}});
     }
 }
 
 TEST_CASE("a chat that begins with little memory") {
     // [grow]
-    cellar::Cache<> cache{{1, 2, 4}, {.capacity = 100'000, .initial_cells = 256, .batch = 64}};
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = 2, .head_dim = 4},
+                          {.capacity = 100'000, .initial_cells = 256, .batch = 64}};
     // [/grow]
     CHECK(cache.statistics().allocated == 256);
-    for (int i = 0; i < 5; ++i) REQUIRE(feed(cache, Tokens{{0}, cache.next({0}), 64}));
+    for (int i = 0; i < 5; ++i) REQUIRE(feed(cache, BatchBuilder{Sequence{0}, cache.next(Sequence{0}), 64}));
     CHECK(cache.statistics().allocated == 384);
 }
 
@@ -197,8 +202,9 @@ TEST_CASE("a long chat with layers of two kinds") {
     const cellar::CacheLimits limits{.sequences = 1, .capacity = 32, .batch = 16};
     const Shift shift{cellar::rope_frequencies(4)};
     cellar::Hybrid<cellar::Repeat<Sliding, Full>, Sliding, Full> memory{
-        2, Sliding{{1, 2, 4}, limits, cellar::SlidingWindow<4>{}, shift}, Full{{1, 2, 4}, limits, {}, shift}};
-    auto pass = memory.begin(Tokens{{0}, {0}, 16}).value();
+        2, Sliding{{.layers = 1, .kv_heads = 2, .head_dim = 4}, limits, cellar::SlidingWindow<4>{}, shift},
+        Full{{.layers = 1, .kv_heads = 2, .head_dim = 4}, limits, {}, shift}};
+    auto pass = memory.begin(BatchBuilder{Sequence{0}, Position{0}, 16}).value();
     for (int layer = 0; layer < 2; ++layer)
         pass.visit(layer, [](auto& own, int i) {
             const std::vector<float> rows(16 * 8, 1.0F);
@@ -206,31 +212,31 @@ TEST_CASE("a long chat with layers of two kinds") {
         });
     pass.commit();
     // [hybrid-room]
-    const Position oldest = memory.member<Sliding>().range({0})->first; // 12: the window keeps 12 to 15
-    CHECK(memory.remove({0}, {4}, oldest));                             // in both members, or in none
-    CHECK(memory.can_resume({0}, memory.next({0})));                    // the window is complete, at 4 to 7
+    const Position oldest = memory.member<Sliding>().range(Sequence{0})->first; // 12: the window keeps 12 to 15
+    CHECK(memory.remove(Sequence{0}, Position{4}, oldest));                     // in both members, or in none
+    CHECK(memory.can_resume(Sequence{0}, memory.next(Sequence{0})));            // the window is complete, at 4 to 7
     // [/hybrid-room]
     CHECK(oldest == Position{12});
-    CHECK(memory.next({0}) == Position{8});
-    REQUIRE(memory.remove({0}, {2}, {6}));
-    CHECK_FALSE(memory.can_resume({0}, memory.next({0}))); // it reached into the window
-    CHECK(memory.begin(Tokens{{0}, memory.next({0})}).error() == cellar::Reason::cannot_resume);
+    CHECK(memory.next(Sequence{0}) == Position{8});
+    REQUIRE(memory.remove(Sequence{0}, Position{2}, Position{6}));
+    CHECK_FALSE(memory.can_resume(Sequence{0}, memory.next(Sequence{0}))); // it reached into the window
+    CHECK(memory.begin(BatchBuilder{Sequence{0}, memory.next(Sequence{0})}).error() == cellar::Reason::cannot_resume);
 }
 
 TEST_CASE("a shift of shared cells") {
     using Shift = cellar::RopeShift<cellar::Neox>;
     const Shift shift{cellar::rope_frequencies(4)};
     cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, Shift> cache{
-        {1, 2, 4}, {.sequences = 2, .capacity = 16, .batch = 16}, {}, shift};
+        {.layers = 1, .kv_heads = 2, .head_dim = 4}, {.sequences = 2, .capacity = 16, .batch = 16}, {}, shift};
 
     // [shared]
     const Sequence alice{0};
     const Sequence bob{1};
-    feed(cache, Tokens{alice, {0}, 5});
-    REQUIRE(cache.copy_prefix(alice, bob, 5));
+    feed(cache, BatchBuilder{alice, Position{0}, 5});
+    REQUIRE(cache.copy_prefix(alice, bob, Position{5}));
     CHECK(cache.statistics().shared == 5);
 
-    CHECK(cache.remove(bob, {1}, {3})); // bob's tokens 3 and 4 are copied, and move to 1 and 2
+    CHECK(cache.remove(bob, Position{1}, Position{3})); // bob's tokens 3 and 4 are copied, and move to 1 and 2
     CHECK(cache.tokens(bob) == 3);
     CHECK(cache.tokens(alice) == 5);       // alice's tokens and their keys are as they were
     CHECK(cache.statistics().shared == 1); // the first token
@@ -242,11 +248,11 @@ TEST_CASE("a shift of shared cells") {
 
 TEST_CASE("the cell map") {
     // [map]
-    cellar::Cache<> cache{{1, 2, 4}, {.sequences = 2, .capacity = 64, .batch = 8}};
-    feed(cache, Tokens{{0}, {0}, 4});
-    REQUIRE(cache.copy_prefix({0}, {1}, 3));
-    feed(cache, Tokens{{1}, {3}, 2});
-    feed(cache, Tokens{{0}, {4}});
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = 2, .head_dim = 4}, {.sequences = 2, .capacity = 64, .batch = 8}};
+    feed(cache, BatchBuilder{Sequence{0}, Position{0}, 4});
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{3}));
+    feed(cache, BatchBuilder{Sequence{1}, Position{3}, 2});
+    feed(cache, BatchBuilder{Sequence{0}, Position{4}});
 
     CHECK(cellar::describe(cache)
           == "7 of 128 cells used, 3 shared, longest free run 62, 8192 bytes in 1 layer\n"
@@ -258,14 +264,16 @@ TEST_CASE("the cell map") {
 }
 
 TEST_CASE("the cell map of the README is what describe draws") {
-    cellar::Cache<> cache{{1, 2, 4}, {.sequences = 4, .capacity = 40, .cells = 192, .batch = 32}};
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = 2, .head_dim = 4},
+                          {.sequences = 4, .capacity = 40, .cells = 192, .batch = 32}};
     const Sequence prompt{0};
-    feed(cache, Tokens{prompt, {0}, 20});
-    for (std::int32_t user = 1; user < 4; ++user) REQUIRE(cache.copy_prefix(prompt, {user}, 20));
-    feed(cache, Tokens{}.add({1}, {20}, 9).add({2}, {20}, 6));
-    for (int step = 0; step < 4; ++step) feed(cache, Tokens{}.add({1}, cache.next({1})).add({2}, cache.next({2})));
-    feed(cache, Tokens{{3}, {20}, 8});
-    REQUIRE(cache.remove({2}, {20}, cellar::to_end));
+    feed(cache, BatchBuilder{prompt, Position{0}, 20});
+    for (std::int32_t user = 1; user < 4; ++user) REQUIRE(cache.copy_prefix(prompt, Sequence{user}, Position{20}));
+    feed(cache, BatchBuilder{}.add(Sequence{1}, Position{20}, 9).add(Sequence{2}, Position{20}, 6));
+    for (int step = 0; step < 4; ++step)
+        feed(cache, BatchBuilder{}.add(Sequence{1}, cache.next(Sequence{1})).add(Sequence{2}, cache.next(Sequence{2})));
+    feed(cache, BatchBuilder{Sequence{3}, Position{20}, 8});
+    REQUIRE(cache.remove(Sequence{2}, Position{20}, cellar::to_end));
 
     std::ifstream file{cellar_test::source_dir() + "/README.md"};
     const std::string readme{std::istreambuf_iterator<char>{file}, {}};
@@ -277,12 +285,13 @@ TEST_CASE("the map on the page of concepts") {
     const auto rows = [](const auto& window) {
         using Window = std::remove_cvref_t<decltype(window)>;
         const cellar::CacheLimits limits{.sequences = 2, .cells = 80, .batch = 4};
-        cellar::Cache<cellar::StandardV<float>, Window> cache{{1, 2, 4}, limits, window};
-        feed(cache, Tokens{{0}, {0}, 4});
-        REQUIRE(cache.copy_prefix({0}, {1}, 3));
-        feed(cache, Tokens{{1}, {3}, 2});
-        feed(cache, Tokens{{0}, {4}});
-        auto pass = cache.begin(Tokens{}.add({0}, {5}).add({1}, {5}));
+        cellar::Cache<cellar::StandardV<float>, Window> cache{
+            {.layers = 1, .kv_heads = 2, .head_dim = 4}, limits, window};
+        feed(cache, BatchBuilder{Sequence{0}, Position{0}, 4});
+        REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{3}));
+        feed(cache, BatchBuilder{Sequence{1}, Position{3}, 2});
+        feed(cache, BatchBuilder{Sequence{0}, Position{4}});
+        auto pass = cache.begin(BatchBuilder{}.add(Sequence{0}, Position{5}).add(Sequence{1}, Position{5}));
         const auto mask = pass->template mask<bool>();
         std::string drawn = std::to_string(pass->history().first) + ":";
         for (std::int64_t t = 0; t < 2; ++t) {

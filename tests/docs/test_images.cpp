@@ -11,11 +11,11 @@
 
 namespace test_images {
 
+using cellar::BatchBuilder;
 using cellar::Cell;
 using cellar::CellRange;
 using cellar::Position;
 using cellar::Sequence;
-using cellar::Tokens;
 
 namespace {
 
@@ -41,11 +41,11 @@ int visible_cells(Pass& pass, int token) {
 TEST_CASE("the tokens of an image see one another") {
     const Sequence chat{0};
     // [group]
-    cellar::Cache<> cache{{1, heads, dim}, {.capacity = 64, .batch = 16}};
-    Tokens tokens;
-    tokens.add(chat, {0}, 3);       // "what is this:"
-    tokens.add_group(chat, {3}, 4); // an image of four tokens, at positions 3 to 6
-    tokens.add(chat, {7}, 2);       // "please"
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = heads, .head_dim = dim}, {.capacity = 64, .batch = 16}};
+    BatchBuilder tokens;
+    tokens.add(chat, Position{0}, 3);       // "what is this:"
+    tokens.add_group(chat, Position{3}, 4); // an image of four tokens, at positions 3 to 6
+    tokens.add(chat, Position{7}, 2);       // "please"
     auto pass = cache.begin(tokens).value();
     run(pass);
     CHECK(visible_cells(pass, 2) == 3); // text before the image: itself and what is before it
@@ -59,8 +59,10 @@ TEST_CASE("the tokens of an image see one another") {
 TEST_CASE("the tokens of an image at one position") {
     const Sequence chat{0};
     // [at]
-    cellar::Cache<> cache{{1, heads, dim}, {.capacity = 64, .cells = 80, .batch = 16}};
-    auto pass = cache.begin(Tokens{chat, {0}, 3}.add_at(chat, {3}, 4).add(chat, {4})).value();
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = heads, .head_dim = dim},
+                          {.capacity = 64, .cells = 80, .batch = 16}};
+    auto pass =
+        cache.begin(BatchBuilder{chat, Position{0}, 3}.add_at(chat, Position{3}, 4).add(chat, Position{4})).value();
     run(pass);
     CHECK(visible_cells(pass, 3) == 7); // tokens at one position see one another
     pass.commit();
@@ -75,18 +77,21 @@ TEST_CASE("an image of a model with M-RoPE is removed") {
     // [mrope]
     using Shift = cellar::RopeShift<cellar::Neox>;
     cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, Shift> cache{
-        {1, heads, dim}, {.capacity = 64, .batch = 16}, {}, Shift{cellar::rope_frequencies(dim)}};
+        {.layers = 1, .kv_heads = heads, .head_dim = dim},
+        {.capacity = 64, .batch = 16},
+        {},
+        Shift{cellar::rope_frequencies(dim)}};
     // The batch counts tokens: 3 of text, 4 of an image of 2 x 2 patches, 2 of text. The model rotates the keys by
     // positions of its own: text by 0 to 2, the image by 3 to 4 in height and width, text by 5 and 6.
-    auto pass = cache.begin(Tokens{chat, {0}, 9}).value();
+    auto pass = cache.begin(BatchBuilder{chat, Position{0}, 9}).value();
     run(pass);
     pass.commit();
 
     // The image goes: four tokens. Rotary positions 3 and 4 go with it: the text after them moves back by two.
-    REQUIRE(cache.remove(chat, {3}, {7}, cellar::RotateBy{2}));
+    REQUIRE(cache.remove(chat, Position{3}, Position{7}, cellar::RotateBy{2}));
     CHECK(cache.next(chat) == Position{5});
     // [/mrope]
-    auto after = cache.begin(Tokens{chat, {5}}).value();
+    auto after = cache.begin(BatchBuilder{chat, Position{5}}).value();
     run(after);
     const auto keys = after.keys(0);
     CHECK(keys(7, 0, 0) == doctest::Approx(std::cos(2.0) + std::sin(2.0))); // (1, 1) rotated by -2
@@ -103,19 +108,20 @@ TEST_CASE("images for cross attention") {
 
     constexpr int layers = 2;
     constexpr int image = 6; // tokens that the encoder makes of an image
-    Memory memory{layers, Self{{layers, heads, dim}, {.capacity = 64, .batch = 16}},
-                  Cross{{layers, heads, dim}, {.capacity = 4 * image, .batch = 2 * image}}};
+    Memory memory{
+        layers, Self{{.layers = layers, .kv_heads = heads, .head_dim = dim}, {.capacity = 64, .batch = 16}},
+        Cross{{.layers = layers, .kv_heads = heads, .head_dim = dim}, {.capacity = 4 * image, .batch = 2 * image}}};
 
     // Once for each image, before its first token is decoded.
     const std::vector<float> rows(image * heads * dim, 1.0F); // from the encoder
-    auto written = memory.member<Cross>().write(chat, {3}, image).value();
+    auto written = memory.member<Cross>().write(chat, Position{3}, image).value();
     for (int layer = 0; layer < layers; ++layer) written.put(layer, rows, rows);
     written.commit();
     // [/cross]
     CHECK(memory.next(chat) == Position{0}); // the image is no token
 
     // [begin]
-    auto pass = memory.begin(Tokens{chat, memory.next(chat), 5}).value();
+    auto pass = memory.begin(BatchBuilder{chat, memory.next(chat), 5}).value();
     for (int layer = 0; layer < layers; ++layer) {
         pass.visit(layer, [](auto& self, int i) {
             const std::vector<float> own(static_cast<std::size_t>(self.tokens()) * heads * dim, 1.0F);

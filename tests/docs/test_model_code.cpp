@@ -21,11 +21,11 @@
 
 namespace test_model_code {
 
+using cellar::BatchBuilder;
 using cellar::Cell;
 using cellar::CellRange;
 using cellar::Position;
 using cellar::Sequence;
-using cellar::Tokens;
 
 namespace {
 
@@ -40,7 +40,7 @@ std::vector<float> ones(std::int32_t tokens) {
 class Session {
 public:
     void load(int layers, int kv_heads, int head_dim) {
-        cache_.emplace(cellar::CacheShape{layers, kv_heads, head_dim},
+        cache_.emplace(cellar::CacheShape{.layers = layers, .kv_heads = kv_heads, .head_dim = head_dim},
                        cellar::CacheLimits{.sequences = 4, .capacity = 64, .batch = 16});
     }
     cellar::Cache<>& cache() { return *cache_; }
@@ -86,8 +86,9 @@ TEST_CASE("a cache that is a member, made later") {
 }
 
 TEST_CASE("rows of half are read a row at a time") {
-    cellar::Cache<cellar::StandardV<cellar::half>> cache{{1, heads, dim}, {.capacity = 4, .batch = 4}};
-    auto pass = cache.begin(Tokens{{0}, {0}, 2}).value();
+    cellar::Cache<cellar::StandardV<cellar::half>> cache{{.layers = 1, .kv_heads = heads, .head_dim = dim},
+                                                         {.capacity = 4, .batch = 4}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 2}).value();
     pass.put(0, std::vector<float>{1, 2, 3, 4}, ones(2));
     std::vector<float> row(dim);
     read_row(pass.keys(0), 1, 0, row);
@@ -96,8 +97,9 @@ TEST_CASE("rows of half are read a row at a time") {
 
 TEST_CASE("layers of two caches are told apart") {
     cellar::Hybrid<cellar::Repeat<Sliding, Full>, Sliding, Full> memory{
-        2, Sliding{{1, heads, dim}, {.capacity = 16, .batch = 4}}, Full{{1, heads, dim}, {.capacity = 16, .batch = 4}}};
-    auto pass = memory.begin(Tokens{{0}, {0}, 2}).value();
+        2, Sliding{{.layers = 1, .kv_heads = heads, .head_dim = dim}, {.capacity = 16, .batch = 4}},
+        Full{{.layers = 1, .kv_heads = heads, .head_dim = dim}, {.capacity = 16, .batch = 4}}};
+    auto pass = memory.begin(BatchBuilder{Sequence{0}, Position{0}, 2}).value();
     Attention attention;
     pass.visit(0, attention);
     CHECK(attention.rope_base == 10000.0);
@@ -113,13 +115,14 @@ TEST_CASE("two members that would have the same type") {
     struct Second : Full {
         using Full::Full;
     };
-    cellar::Hybrid<cellar::Repeat<Full, Second>, Full, Second> memory{2, Full{{1, 1, 1}, {.capacity = 16, .batch = 4}},
-                                                                      Second{{1, 1, 2}, {.capacity = 16, .batch = 4}}};
-    auto pass = memory.begin(Tokens{{0}, {0}}).value();
+    cellar::Hybrid<cellar::Repeat<Full, Second>, Full, Second> memory{
+        2, Full{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 16, .batch = 4}},
+        Second{{.layers = 1, .kv_heads = 1, .head_dim = 2}, {.capacity = 16, .batch = 4}}};
+    auto pass = memory.begin(BatchBuilder{Sequence{0}, Position{0}}).value();
     pass.visit(0, [](auto& own, int i) { own.put(i, std::vector<float>(1), std::vector<float>(1)); });
     pass.visit(1, [](auto& own, int i) { own.put(i, std::vector<float>(2), std::vector<float>(2)); });
     pass.commit();
-    CHECK(memory.next({0}) == Position{1});
+    CHECK(memory.next(Sequence{0}) == Position{1});
 }
 
 TEST_CASE("a pattern of layers that a file has") {
@@ -138,24 +141,27 @@ TEST_CASE("a pattern of layers that a file has") {
     using Local = cellar::Cache<cellar::StandardV<float>, Window>;
     using Global = cellar::Cache<>;
     std::optional<Local> local; // a member without layers is left out
-    if (layers(0) > 0) local.emplace(cellar::CacheShape{layers(0), heads, dim}, limits, Window{window});
+    if (layers(0) > 0)
+        local.emplace(cellar::CacheShape{.layers = layers(0), .kv_heads = heads, .head_dim = dim}, limits,
+                      Window{window});
     std::optional<Global> global;
-    if (layers(1) > 0) global.emplace(cellar::CacheShape{layers(1), heads, dim}, limits);
+    if (layers(1) > 0)
+        global.emplace(cellar::CacheShape{.layers = layers(1), .kv_heads = heads, .head_dim = dim}, limits);
 
     cellar::Hybrid<cellar::RunTimePattern, Local, Global> memory{member_of_layer, std::move(local), std::move(global)};
     // [/run-time]
-    auto pass = memory.begin(Tokens{{0}, {0}, 3}).value();
+    auto pass = memory.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
     for (int layer = 0; layer < memory.layers(); ++layer)
         pass.visit(layer, [](auto& own, int i) {
             if constexpr (!std::is_same_v<std::remove_cvref_t<decltype(own)>, cellar::NoMemory>)
                 own.put(i, ones(own.tokens()), ones(own.tokens()));
         });
     pass.commit();
-    CHECK(memory.next({0}) == Position{3});
+    CHECK(memory.next(Sequence{0}) == Position{3});
 }
 
 TEST_CASE("a handler of violations, and refusals in print") {
-    cellar::Cache<> cache{{1, heads, dim}, {.capacity = 4, .batch = 4}};
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = heads, .head_dim = dim}, {.capacity = 4, .batch = 4}};
     // [handler]
     const cellar::ViolationHandler before = cellar::set_violation_handler([](const cellar::Violation& v) {
         throw std::logic_error{std::string{v.file} + ":" + std::to_string(v.line) + ": " + v.message};
@@ -163,7 +169,7 @@ TEST_CASE("a handler of violations, and refusals in print") {
     // [/handler]
     std::string caught;
     try {
-        auto pass = cache.begin(Tokens{{0}, {0}});
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}});
         (void)pass->keys(0);
     } catch (const std::logic_error& error) {
         caught = error.what();
@@ -173,7 +179,7 @@ TEST_CASE("a handler of violations, and refusals in print") {
     CHECK(caught.find("keys: layer 0 was not put in this pass, expected a put before it is read") != std::string::npos);
 
     // [print]
-    const auto refused = cache.begin(Tokens{{0}, {2}});
+    const auto refused = cache.begin(BatchBuilder{Sequence{0}, Position{2}});
     if (!refused) std::fprintf(stderr, "%s\n", cellar::to_string(refused.error()).c_str());
     // [/print]
     CHECK(cellar::to_string(refused.error())
@@ -181,8 +187,8 @@ TEST_CASE("a handler of violations, and refusals in print") {
 }
 
 TEST_CASE("a mask of bool and visible runs keep a NaN out") {
-    cellar::Cache<> cache{{1, 1, 1}, {.sequences = 2, .capacity = 4, .batch = 4}};
-    auto pass = cache.begin(Tokens{{0}, {0}}.add({1}, {0})).value();
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 4, .batch = 4}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}}.add(Sequence{1}, Position{0})).value();
     const float nan = std::numeric_limits<float>::quiet_NaN();
     pass.put(0, std::vector<float>{nan, 1}, std::vector<float>{nan, 2});
     const auto values = pass.values(0);
@@ -199,12 +205,12 @@ TEST_CASE("a mask of bool and visible runs keep a NaN out") {
 
 TEST_CASE("positions of cells, for keys that are rotated when they are read") {
     using Cache = cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::UnrotatedShift>;
-    Cache cache{{1, heads, dim}, {.capacity = 8, .batch = 4}};
-    auto pass = cache.begin(Tokens{{0}, {0}, 3}).value();
+    Cache cache{{.layers = 1, .kv_heads = heads, .head_dim = dim}, {.capacity = 8, .batch = 4}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
     pass.put(0, ones(3), ones(3));
     // [positions]
     std::vector<std::int32_t> position_of(static_cast<std::size_t>(cache.cells()), -1);
-    cache.visit_cells({0}, [&](Position first, Cell cell, std::int32_t count) {
+    cache.visit_cells(Sequence{0}, [&](Position first, Cell cell, std::int32_t count) {
         for (std::int32_t i = 0; i < count; ++i) position_of[static_cast<std::size_t>(cell + i)] = first.value + i;
     });
     // [/positions]
@@ -230,8 +236,8 @@ float sum_in_parallel(Pass& pass, int layer) {
 // [/openmp]
 
 TEST_CASE("attention in parallel") {
-    cellar::Cache<> cache{{1, heads, dim}, {.capacity = 8, .batch = 4}};
-    auto pass = cache.begin(Tokens{{0}, {0}, 3}).value();
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = heads, .head_dim = dim}, {.capacity = 8, .batch = 4}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
     pass.put(0, ones(3), ones(3));
     CHECK(sum_in_parallel(pass, 0) == 6);
     pass.commit();
@@ -250,9 +256,10 @@ TEST_CASE("the keys and values lie in tensors of the program") {
         const auto bytes = static_cast<std::int64_t>(keys.size() * sizeof(float));
         memory.push_back({.keys = {keys.data(), bytes}, .values = {values.data(), bytes}});
     }
-    cellar::Cache<> cache{{layers, kv_heads, dim}, {.sequences = 2, .cells = cells}, memory};
+    cellar::Cache<> cache{
+        {.layers = layers, .kv_heads = kv_heads, .head_dim = dim}, {.sequences = 2, .cells = cells}, memory};
     // [/memory]
-    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}}).value();
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}}).value();
     CHECK(pass.in_place(1).keys.data_handle() == tensors[2].data());
     pass.drop();
 }

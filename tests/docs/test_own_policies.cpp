@@ -20,7 +20,9 @@ class TwoBlocks {
 public:
     explicit TwoBlocks(std::int32_t size) : size_{size} {}
 
-    cellar::Position oldest_visible(cellar::Position p) const { return {std::max(0, (p.value / size_ - 1) * size_)}; }
+    cellar::Position oldest_visible(cellar::Position p) const {
+        return cellar::Position{std::max(0, (p.value / size_ - 1) * size_)};
+    }
     cellar::Position oldest_kept(cellar::Position newest) const { return oldest_visible(newest); }
     std::int32_t sinks() const { return 0; }
 
@@ -167,7 +169,7 @@ using Mine = cellar::Cache<ByHead<float>, TwoBlocks, cellar::UnrotatedShift, Cou
 void feed(Mine& cache, std::int32_t first, std::int32_t end) {
     std::vector<float> rows;
     for (std::int32_t p = first; p < end; ++p) rows.insert(rows.end(), 4, static_cast<float>(p));
-    auto pass = cache.begin(cellar::Tokens{{0}, {first}, end - first});
+    auto pass = cache.begin(cellar::BatchBuilder{cellar::Sequence{0}, cellar::Position{first}, end - first});
     REQUIRE(pass);
     pass->put(0, rows, rows);
     pass->commit();
@@ -177,17 +179,18 @@ void feed(Mine& cache, std::int32_t first, std::int32_t end) {
 
 TEST_CASE("a cache works with policies that a user wrote") {
     // [use]
-    Mine cache{{1, 2, 2}, {.sequences = 1, .capacity = 100, .batch = 16}, TwoBlocks{4}};
+    Mine cache{
+        {.layers = 1, .kv_heads = 2, .head_dim = 2}, {.sequences = 1, .capacity = 100, .batch = 16}, TwoBlocks{4}};
     // [/use]
     CHECK(cache.cells() == 24);
     feed(cache, 0, 9);
-    CHECK(cache.range({0}) == cellar::PositionRange{{4}, {8}});
+    CHECK(cache.range(cellar::Sequence{0}) == cellar::PositionRange{cellar::Position{4}, cellar::Position{8}});
     feed(cache, 9, 11);
     CHECK(cache.backend().rows() == 2 * 11);
-    REQUIRE(cache.remove({0}, {5}, {7}));
-    CHECK(cache.range({0}) == cellar::PositionRange{{4}, {8}});
+    REQUIRE(cache.remove(cellar::Sequence{0}, cellar::Position{5}, cellar::Position{7}));
+    CHECK(cache.range(cellar::Sequence{0}) == cellar::PositionRange{cellar::Position{4}, cellar::Position{8}});
 
-    auto pass = cache.begin(cellar::Tokens{{0}, cache.next({0})});
+    auto pass = cache.begin(cellar::BatchBuilder{cellar::Sequence{0}, cache.next(cellar::Sequence{0})});
     REQUIRE(pass);
     pass->put(0, std::vector<float>(4, 9.0F), std::vector<float>(4, 9.0F));
     const auto [keys, values, mask] = pass->get<bool>(0);
@@ -201,13 +204,15 @@ TEST_CASE("a cache works with policies that a user wrote") {
 
 TEST_CASE("a shift that a user wrote rotates keys there and back") {
     using Cache = cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, MirroredRope>;
-    Cache cache{{1, 1, 4}, {.sequences = 1, .capacity = 4, .batch = 2}, {}, MirroredRope{4}};
-    auto begun = cache.begin(cellar::Tokens{{0}, {0}, 2});
+    Cache cache{
+        {.layers = 1, .kv_heads = 1, .head_dim = 4}, {.sequences = 1, .capacity = 4, .batch = 2}, {}, MirroredRope{4}};
+    auto begun = cache.begin(cellar::BatchBuilder{cellar::Sequence{0}, cellar::Position{0}, 2});
     REQUIRE(begun);
     const std::vector<float> rows{0, 0, 0, 0, 1, 2, 3, 4};
     begun->put(0, rows, rows);
     begun->commit();
-    REQUIRE(cache.remove({0}, {0}, {1})); // the second token moves to position 0
+    REQUIRE(cache.remove(cellar::Sequence{0}, cellar::Position{0},
+                         cellar::Position{1})); // the second token moves to position 0
 
     const auto pass = cache.reserve(1);
     const auto keys = pass.keys(0);
@@ -226,8 +231,8 @@ TEST_CASE("a shift that a user wrote rotates keys there and back") {
 TEST_CASE("a cache stores keys in a format that a user wrote") {
     // [bytes]
     using Small = cellar::Cache<cellar::StandardV<Bytes>, cellar::FullCausal, cellar::UnrotatedShift>;
-    Small cache{{1, 1, 4}, {.sequences = 1, .capacity = 4}};
-    auto pass = cache.begin(cellar::Tokens{{0}, {0}});
+    Small cache{{.layers = 1, .kv_heads = 1, .head_dim = 4}, {.sequences = 1, .capacity = 4}};
+    auto pass = cache.begin(cellar::BatchBuilder{cellar::Sequence{0}, cellar::Position{0}});
     // [/bytes]
     REQUIRE(pass);
     const std::vector<float> rows{127, -63.5F, 1, 0};
@@ -262,13 +267,16 @@ struct Engine {
 TEST_CASE("a cache keeps the books of an engine that has keys and values itself") {
     // [books]
     using Books = cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::RopeShift<>, cellar::NoData>;
-    Books cache{{32, 8, 128}, {.sequences = 2, .cells = 16}, {}, cellar::RopeShift<>{cellar::rope_frequencies(128)}};
+    Books cache{{.layers = 32, .kv_heads = 8, .head_dim = 128},
+                {.sequences = 2, .cells = 16},
+                {},
+                cellar::RopeShift<>{cellar::rope_frequencies(128)}};
     // [/books]
     Engine engine;
     const auto run = [&](cellar::Sequence s) {
         const std::int32_t position = cache.next(s).value;
         // [plans]
-        auto pass = cache.begin(cellar::Tokens{s, cache.next(s)}).value();
+        auto pass = cache.begin(cellar::BatchBuilder{s, cache.next(s)}).value();
         for (const cellar::Plan& plan : cache.take_plans()) {
             for (const cellar::Move& move : plan.moves) engine.copy(move.from, move.to, move.count);
             for (const cellar::KeyRotation& r : plan.rotations) engine.rotate(r.first, r.count, r.delta);
@@ -277,17 +285,17 @@ TEST_CASE("a cache keeps the books of an engine that has keys and values itself"
         engine.keys[static_cast<std::size_t>(pass.cells()[0])] = position;
         pass.commit();
     };
-    for (int i = 0; i < 4; ++i) run({0});
-    REQUIRE(cache.copy_prefix({0}, {1}, 4));
-    REQUIRE(cache.remove({0}, {0}, {1}));
-    REQUIRE(cache.remove({1}, {1}, {3}));
-    for (int i = 0; i < 2; ++i) run({0});
+    for (int i = 0; i < 4; ++i) run(cellar::Sequence{0});
+    REQUIRE(cache.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, cellar::Position{4}));
+    REQUIRE(cache.remove(cellar::Sequence{0}, cellar::Position{0}, cellar::Position{1}));
+    REQUIRE(cache.remove(cellar::Sequence{1}, cellar::Position{1}, cellar::Position{3}));
+    for (int i = 0; i < 2; ++i) run(cellar::Sequence{0});
     for (const cellar::Sequence s : {cellar::Sequence{0}, cellar::Sequence{1}})
         cache.visit_cells(s, [&](cellar::Position first, cellar::Cell cell, std::int32_t count) {
             for (std::int32_t i = 0; i < count; ++i)
                 CHECK(engine.keys[static_cast<std::size_t>(cell + i)] == first.value + i);
         });
-    CHECK(cache.tokens({0}) == 5);
+    CHECK(cache.tokens(cellar::Sequence{0}) == 5);
 }
 
 } // namespace test_own_policies

@@ -13,7 +13,7 @@
 
 namespace test_paged_kernels {
 
-using cellar::Tokens;
+using cellar::BatchBuilder;
 
 namespace {
 
@@ -29,7 +29,7 @@ std::vector<float> rows_of(int first, int n) {
 }
 
 template <class Cache>
-void feed(Cache& cache, const Tokens& tokens, int first_number, int n) {
+void feed(Cache& cache, const BatchBuilder& tokens, int first_number, int n) {
     auto pass = cache.begin(tokens).value();
     pass.put(0, rows_of(first_number, n), rows_of(first_number, n));
     pass.commit();
@@ -62,13 +62,17 @@ std::vector<float> numbered(std::vector<int> numbers) {
 } // namespace
 
 TEST_CASE("lists of cells are page tables of page size 1") {
-    cellar::Cache<> cache{{1, heads, dim}, {.sequences = 4, .capacity = 64, .batch = 16}};
-    feed(cache, Tokens{{0}, {0}}.add({1}, {0}), 0, 2);
-    feed(cache, Tokens{{0}, {1}}.add({1}, {1}), 2, 2);
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = heads, .head_dim = dim},
+                          {.sequences = 4, .capacity = 64, .batch = 16}};
+    feed(cache, BatchBuilder{cellar::Sequence{0}, cellar::Position{0}}.add(cellar::Sequence{1}, cellar::Position{0}), 0,
+         2);
+    feed(cache, BatchBuilder{cellar::Sequence{0}, cellar::Position{1}}.add(cellar::Sequence{1}, cellar::Position{1}), 2,
+         2);
 
     // [rows]
     cache.reserve_lists(64); // from now on, the addresses of the lists stay, for rows of up to 64 cells
-    auto pass = cache.begin(Tokens{{0}, {2}}.add({1}, {2}));
+    auto pass = cache.begin(
+        BatchBuilder{cellar::Sequence{0}, cellar::Position{2}}.add(cellar::Sequence{1}, cellar::Position{2}));
     pass->put(0, rows_of(4, 2), rows_of(4, 2));
 
     const cellar::CellLists lists = pass->lists();
@@ -85,13 +89,13 @@ TEST_CASE("lists of cells are page tables of page size 1") {
 
 TEST_CASE("whole pages, with a block table that has a row for each sequence of the batch") {
     constexpr std::int32_t page_size = 8;
-    cellar::Cache<cellar::Blocked<float, page_size>> cache{{1, heads, dim},
+    cellar::Cache<cellar::Blocked<float, page_size>> cache{{.layers = 1, .kv_heads = heads, .head_dim = dim},
                                                            {.sequences = 4, .capacity = 64, .batch = 16}};
-    feed(cache, Tokens{{0}, {0}, 16}, 0, 16);
-    feed(cache, Tokens{{1}, {0}, 5}, 16, 5);
+    feed(cache, BatchBuilder{cellar::Sequence{0}, cellar::Position{0}, 16}, 0, 16);
+    feed(cache, BatchBuilder{cellar::Sequence{1}, cellar::Position{0}, 5}, 16, 5);
 
     // [pages]
-    auto pass = cache.begin(Tokens{{1}, {5}});
+    auto pass = cache.begin(BatchBuilder{cellar::Sequence{1}, cellar::Position{5}});
     pass->put(0, rows_of(21, 1), rows_of(21, 1));
 
     const cellar::Result<cellar::PageLists> pages = pass->pages(page_size);

@@ -14,11 +14,11 @@
 
 namespace test_prefixes {
 
+using cellar::BatchBuilder;
 using cellar::PrefixMatch;
 using cellar::PrefixPin;
 using cellar::Result;
 using cellar::Sequence;
-using cellar::Tokens;
 
 namespace {
 
@@ -46,7 +46,7 @@ List operator+(List a, const List& b) {
 
 TEST_CASE("prefixes that several users share") {
     // [tree]
-    Cache cache{{1, 2, 4}, {.sequences = 8, .cells = 256, .batch = 64}};
+    Cache cache{{.layers = 1, .kv_heads = 2, .head_dim = 4}, {.sequences = 8, .cells = 256, .batch = 64}};
     cellar::PrefixTree tree{cache}; // the cache stays where it is, and lives longer
 
     // Computes the tokens that are new, as sequence s. Returns how many these are.
@@ -54,7 +54,7 @@ TEST_CASE("prefixes that several users share") {
         const auto before_last = std::span{tokens}.first(tokens.size() - 1); // the model's output for it is needed
         const PrefixMatch match = tree.attach(s, before_last);
         const auto count = static_cast<std::int32_t>(tokens.size()) - match.length;
-        auto pass = tree.begin(Tokens{s, cache.next(s), count}); // evicts old prefixes if the cache is full
+        auto pass = tree.begin(BatchBuilder{s, cache.next(s), count}); // evicts old prefixes if the cache is full
         if (!pass) return pass.error();
         run(*pass);
         pass->commit();
@@ -67,10 +67,10 @@ TEST_CASE("prefixes that several users share") {
     const List alice = prompt + numbers(100, 5);
     const List bob = prompt + numbers(200, 7);
     // [users]
-    CHECK(serve({0}, alice).value() == 45); // a prompt of 40 tokens and a question of 5
-    CHECK(serve({1}, bob).value() == 7);    // the same prompt, another question
-    CHECK(cache.remove({0}, {0}, cellar::to_end));
-    CHECK(serve({2}, alice).value() == 1); // Alice's cells have stayed
+    CHECK(serve(Sequence{0}, alice).value() == 45); // a prompt of 40 tokens and a question of 5
+    CHECK(serve(Sequence{1}, bob).value() == 7);    // the same prompt, another question
+    CHECK(cache.remove(Sequence{0}, cellar::Position{0}, cellar::to_end));
+    CHECK(serve(Sequence{2}, alice).value() == 1); // Alice's cells have stayed
     // [/users]
     CHECK(cache.statistics().free == 256 - 52 - 1);
 
@@ -83,7 +83,7 @@ TEST_CASE("prefixes that several users share") {
     // [pin]
     std::vector<PrefixPin> pins;
     pins.push_back(tree.pin(prompt)); // stays until the pin is destroyed
-    for (std::int32_t s = 0; s < 8; ++s) CHECK(cache.remove({s}, {0}, cellar::to_end));
+    for (std::int32_t s = 0; s < 8; ++s) CHECK(cache.remove(Sequence{s}, cellar::Position{0}, cellar::to_end));
     tree.clear(); // evicts everything else
     CHECK(tree.match(alice).length == 40);
     // [/pin]
@@ -98,19 +98,20 @@ TEST_CASE("prefixes that several users share") {
     // [/counts]
 }
 
-TEST_CASE("prefixes that are paged out") {
-    Cache cache{{1, 2, 4}, {.sequences = 2, .cells = 64, .batch = 64}};
+TEST_CASE("prefixes that are offloaded") {
+    Cache cache{{.layers = 1, .kv_heads = 2, .head_dim = 4}, {.sequences = 2, .cells = 64, .batch = 64}};
     // [host]
-    cellar::PrefixTree tree{cache, {.paged_bytes = std::int64_t{1} << 30}};
+    cellar::PrefixTree tree{cache, {.offloaded_bytes = std::int64_t{1} << 30}};
     // [/host]
     const auto serve = [&](const List& tokens) {
-        const PrefixMatch match = tree.attach({0}, std::span{tokens}.first(tokens.size() - 1));
-        auto pass = tree.begin(Tokens{{0}, cache.next({0}), static_cast<std::int32_t>(tokens.size()) - match.length});
+        const PrefixMatch match = tree.attach(Sequence{0}, std::span{tokens}.first(tokens.size() - 1));
+        auto pass = tree.begin(BatchBuilder{Sequence{0}, cache.next(Sequence{0}),
+                                            static_cast<std::int32_t>(tokens.size()) - match.length});
         REQUIRE(pass);
         run(*pass);
         pass->commit();
-        CHECK(tree.insert({0}, tokens));
-        CHECK(cache.remove({0}, {0}, cellar::to_end));
+        CHECK(tree.insert(Sequence{0}, tokens));
+        CHECK(cache.remove(Sequence{0}, cellar::Position{0}, cellar::to_end));
         return match.length;
     };
     const List alice = numbers(0, 60);
@@ -118,7 +119,8 @@ TEST_CASE("prefixes that are paged out") {
     CHECK(serve(alice) == 0);
     CHECK(serve(bob) == 0);
     // [moved]
-    CHECK(tree.statistics().paged_bytes == 60 * 2 * 2 * 4 * 4); // Alice's tokens: keys and values, 2 heads of 4 floats
+    CHECK(tree.statistics().offloaded_bytes
+          == 60 * 2 * 2 * 4 * 4); // Alice's tokens: keys and values, 2 heads of 4 floats
     CHECK(serve(alice) == 59);
     // [/moved]
 }
@@ -132,7 +134,7 @@ TEST_CASE("prefixes of a memory that keeps few positions") {
     // [/weigh]
     const auto compute = [&](Sequence s, const List& tokens) {
         const auto count = static_cast<std::int32_t>(tokens.size()) - memory.next(s).value;
-        auto pass = tree.begin(Tokens{s, memory.next(s), count});
+        auto pass = tree.begin(BatchBuilder{s, memory.next(s), count});
         REQUIRE(pass);
         for (const cellar::MicroBatch& micro_batch : pass->micro_batches()) pass->mark_written(0, micro_batch);
         pass->commit();
@@ -141,10 +143,10 @@ TEST_CASE("prefixes of a memory that keeps few positions") {
     const List alice = prompt + numbers(100, 5);
     const List bob = prompt + numbers(200, 7);
     // [ends]
-    compute({0}, prompt);
-    CHECK(tree.insert({0}, prompt)); // where others go on
-    compute({0}, alice);
-    CHECK(tree.insert({0}, alice)); // where Alice goes on
+    compute(Sequence{0}, prompt);
+    CHECK(tree.insert(Sequence{0}, prompt)); // where others go on
+    compute(Sequence{0}, alice);
+    CHECK(tree.insert(Sequence{0}, alice)); // where Alice goes on
     CHECK(tree.match(bob).length == 40);
     // [/ends]
     CHECK(tree.match(numbers(0, 39)) == PrefixMatch{.length = 0, .verified = 39});
@@ -152,11 +154,11 @@ TEST_CASE("prefixes of a memory that keeps few positions") {
 
 TEST_CASE("prefixes of a window, kept at positions that a pass goes past") {
     using Memory = cellar::Cache<cellar::StandardV<float>, cellar::SlidingWindow<8>>;
-    Memory memory{{1, 2, 4}, {.sequences = 4, .capacity = 1000, .batch = 64}};
+    Memory memory{{.layers = 1, .kv_heads = 2, .head_dim = 4}, {.sequences = 4, .capacity = 1000, .batch = 64}};
     cellar::PrefixTree tree{memory};
     const auto compute = [&](Sequence s, const List& tokens) {
         const auto count = static_cast<std::int32_t>(tokens.size()) - memory.next(s).value;
-        auto pass = tree.begin(Tokens{s, memory.next(s), count});
+        auto pass = tree.begin(BatchBuilder{s, memory.next(s), count});
         REQUIRE(pass);
         run(*pass);
         pass->commit();
@@ -165,34 +167,34 @@ TEST_CASE("prefixes of a window, kept at positions that a pass goes past") {
     const List alice = prompt + numbers(100, 20);
     const List bob = prompt + numbers(200, 7);
     // [ahead]
-    CHECK(memory.schedule({0}, {40})); // the end of the prompt
-    compute({0}, alice);               // prompt and question in one pass
-    CHECK(tree.insert({0}, prompt));
-    CHECK(tree.insert({0}, alice));
+    CHECK(memory.schedule(Sequence{0}, cellar::Position{40})); // the end of the prompt
+    compute(Sequence{0}, alice);                               // prompt and question in one pass
+    CHECK(tree.insert(Sequence{0}, prompt));
+    CHECK(tree.insert(Sequence{0}, alice));
     CHECK(tree.match(bob).length == 40);
     // [/ahead]
-    CHECK(memory.tokens({0}) == 9); // the schedule has ended
+    CHECK(memory.tokens(Sequence{0}) == 9); // the schedule has ended
 }
 
 TEST_CASE("room for a conversation that comes back") {
-    cellar::Cache<> cache{{1, 2, 4}, {.sequences = 2, .cells = 64, .batch = 64}};
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = 2, .head_dim = 4}, {.sequences = 2, .cells = 64, .batch = 64}};
     cellar::PrefixTree tree{cache};
     const auto compute = [&](Sequence s, const List& tokens) {
-        auto pass = tree.begin(Tokens{s, {0}, static_cast<std::int32_t>(tokens.size())});
+        auto pass = tree.begin(BatchBuilder{s, cellar::Position{0}, static_cast<std::int32_t>(tokens.size())});
         REQUIRE(pass);
         run(*pass);
         pass->commit();
     };
-    compute({0}, numbers(0, 40));
-    cellar::CellSnapshot parked = cache.snapshot({0}).value();
-    cache.page_out(parked);
-    CHECK(cache.remove({0}, {0}, cellar::to_end));
-    compute({0}, numbers(500, 60));
-    CHECK(tree.insert({0}, numbers(500, 60)));
-    CHECK(cache.remove({0}, {0}, cellar::to_end));
+    compute(Sequence{0}, numbers(0, 40));
+    cellar::CellSnapshot parked = cache.snapshot(Sequence{0}).value();
+    cache.offload(parked);
+    CHECK(cache.remove(Sequence{0}, cellar::Position{0}, cellar::to_end));
+    compute(Sequence{0}, numbers(500, 60));
+    CHECK(tree.insert(Sequence{0}, numbers(500, 60)));
+    CHECK(cache.remove(Sequence{0}, cellar::Position{0}, cellar::to_end));
     // [room]
-    auto restored = cache.restore({1}, parked);
-    while (!restored && tree.make_room(restored.error())) restored = cache.restore({1}, parked);
+    auto restored = cache.restore(Sequence{1}, parked);
+    while (!restored && tree.make_room(restored.error())) restored = cache.restore(Sequence{1}, parked);
     // [/room]
     CHECK(restored.has_value());
 }

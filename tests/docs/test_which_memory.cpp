@@ -42,14 +42,17 @@ TEST_CASE("full attention with rotary positions") {
     // [full]
     using Shift = RopeShift<Neox>; // Interleaved for checkpoints that pair neighbours, such as Meta's and llama2.c's
     using Llama = Cache<StandardV<bf16>, FullCausal, Shift>;
-    Llama llama{{layers, heads, dim}, limits, {}, Shift{llama3_scaled(rope_frequencies(dim, 500000.0), {})}};
+    Llama llama{{.layers = layers, .kv_heads = heads, .head_dim = dim},
+                limits,
+                {},
+                Shift{llama3_scaled(rope_frequencies(dim, 500000.0), {})}};
     // [/full]
     static_assert(std::is_same_v<models::Llama31_8B::Memory<>, Llama>);
     CHECK(llama.cells() == 32);
     // [no-shift]
     using Plain = Cache<StandardV<bf16>>; // no tokens are removed from the middle: no frequencies needed
     // [/no-shift]
-    CHECK(Plain{{layers, heads, dim}, limits}.cells() == 32);
+    CHECK(Plain{{.layers = layers, .kv_heads = heads, .head_dim = dim}, limits}.cells() == 32);
 }
 
 TEST_CASE("windows") {
@@ -77,11 +80,15 @@ TEST_CASE("latent attention, shared layers and layers of several shapes") {
     // [mla]
     constexpr int latent = 512;
     constexpr int rotary = 64;
-    // One head, whose key is the latent and, after it, the rotary part. There are no values: attention reads the latent.
+    // One head, whose key is the latent and, after it, the rotary part. There are no values: attention reads the
+    // latent.
     using Mla = Cache<StandardV<bf16>, FullCausal, RopeShift<Interleaved>>;
-    Mla mla{{layers, 1, latent + rotary, 0}, limits, {}, RopeShift<Interleaved>{rope_frequencies(rotary), latent}};
+    Mla mla{{.layers = layers, .kv_heads = 1, .head_dim = latent + rotary, .value_dim = 0},
+            limits,
+            {},
+            RopeShift<Interleaved>{rope_frequencies(rotary), latent}};
     // [/mla]
-    auto pass = mla.begin(Tokens{{0}, {0}}).value();
+    auto pass = mla.begin(BatchBuilder{Sequence{0}, Position{0}}).value();
     const std::vector<float> rows(latent + rotary, 1.0F);
     // [mla-put]
     for (int layer = 0; layer < layers; ++layer) pass.put(layer, rows, std::vector<float>{}); // no values
@@ -91,10 +98,11 @@ TEST_CASE("latent attention, shared layers and layers of several shapes") {
 
     // [shared]
     // Layers 0 and 1 have memory. Layer 2 reads that of layer 0, layer 3 that of layer 1: a model puts to 0 and 1 only.
-    const CacheShape shape{std::vector<LayerShape>{{.kv_heads = 2, .key_dim = 4, .value_dim = 4},
-                                                   {.kv_heads = 1, .key_dim = 8, .value_dim = 8},
-                                                   {.kv_heads = 2, .key_dim = 4, .value_dim = 4, .shares_layer = 0},
-                                                   {.kv_heads = 1, .key_dim = 8, .value_dim = 8, .shares_layer = 1}}};
+    const CacheShape shape{
+        .each_layer = std::vector<LayerShape>{{.kv_heads = 2, .key_dim = 4, .value_dim = 4},
+                                              {.kv_heads = 1, .key_dim = 8, .value_dim = 8},
+                                              {.kv_heads = 2, .key_dim = 4, .value_dim = 4, .shares_layer = 0},
+                                              {.kv_heads = 1, .key_dim = 8, .value_dim = 8, .shares_layer = 1}}};
     Cache<> cache{shape, limits};
     // [/shared]
     CHECK(cache.bytes() == 32 * (2 * 2 * 4 + 2 * 8) * 4);
@@ -105,7 +113,8 @@ TEST_CASE("encoder and decoder") {
     using Self = Cache<StandardV<half>>; // Whisper adds positions to its inputs: stored tokens cannot move
     using Cross = EncoderMemory<StandardV<half>>;
     using Whisper = Hybrid<Repeat<Self>, Self, Cross>; // every decoder layer reads both
-    Whisper whisper{layers, Self{{layers, heads, dim}, limits}, Cross{{layers, heads, dim}, limits}};
+    Whisper whisper{layers, Self{{.layers = layers, .kv_heads = heads, .head_dim = dim}, limits},
+                    Cross{{.layers = layers, .kv_heads = heads, .head_dim = dim}, limits}};
 
     using RelativeSelf = Cache<StandardV<half>, FullCausal, UnrotatedShift>; // T5: positions are a bias
     using T5 = Hybrid<Repeat<RelativeSelf>, RelativeSelf, Cross>;
@@ -130,7 +139,7 @@ TEST_CASE("states") {
     Rwkv4 rwkv{StateShape{layers, {{8}, {2, 8}}}, {.sequences = 2, .batch = 4}};
     for (int layer = 0; layer < layers; ++layer) rwkv.set_initial<Maximum>(layer, std::vector<float>(8, -1e30F));
     // [/initial]
-    auto pass = rwkv.begin(Tokens{{0}, {0}}).value();
+    auto pass = rwkv.begin(BatchBuilder{Sequence{0}, Position{0}}).value();
     CHECK(pass.get<Maximum>(2, pass.micro_batches()[0])(0, 5) == -1e30F);
 }
 
@@ -147,9 +156,12 @@ TEST_CASE("hybrids") {
     // [both]
     // Every layer attends and has a state: a pattern names one member for a layer, and the pass has the other.
     using FalconH1 = Hybrid<Repeat<Attention>, Attention, Recurrent>;
-    FalconH1 falcon{layers, Attention{{layers, heads, dim}, limits, {}, RopeShift<Neox>{rope_frequencies(dim)}},
-                    Recurrent{StateShape{layers, {{3, 8}, {heads, dim, 4}}}, {.sequences = 2, .batch = 4}}};
-    auto pass = falcon.begin(Tokens{{0}, {0}, 3}).value();
+    FalconH1 falcon{
+        layers,
+        Attention{
+            {.layers = layers, .kv_heads = heads, .head_dim = dim}, limits, {}, RopeShift<Neox>{rope_frequencies(dim)}},
+        Recurrent{StateShape{layers, {{3, 8}, {heads, dim, 4}}}, {.sequences = 2, .batch = 4}}};
+    auto pass = falcon.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
     auto& attention = pass.of<Attention>(); // put, keys, values, visible of every layer
     auto& states = pass.of<Recurrent>();    // micro_batches, get, put of every layer
     // [/both]
@@ -162,7 +174,7 @@ TEST_CASE("hybrids") {
         }
     }
     pass.commit();
-    CHECK(falcon.next({0}) == Position{3});
+    CHECK(falcon.next(Sequence{0}) == Position{3});
 }
 
 TEST_CASE("a model that a user describes") {

@@ -44,7 +44,7 @@ public:
                               .cells = 512,
                               .batch = 32,
                               .snapshots = 16,
-                              .prefixes = {.paged_bytes = 200'000}}}},
+                              .prefixes = {.offloaded_bytes = 200'000}}}},
           alone_{model_, {.limits = {.texts = 1, .context = context, .batch = 32}}},
           users_(texts),
           random_{seed} {}

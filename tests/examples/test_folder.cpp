@@ -82,7 +82,7 @@ void check_layer(Pass& pass, int layer, const cellar::LayerShape& shape, const S
 
 /// The same for all layers, before the next token.
 void check_memory(Memory& memory, const Decoder& decoder, const Safetensors& expected, const std::string& step) {
-    auto pass = memory.begin(cellar::Tokens{{0}, memory.next({0}), 1});
+    auto pass = memory.begin(cellar::BatchBuilder{cellar::Sequence{0}, memory.next(cellar::Sequence{0}), 1});
     REQUIRE(pass);
     int compared = 0;
     for (int layer = 0; layer < memory.layers(); ++layer) {
@@ -152,8 +152,8 @@ private:
 TEST_CASE("folder: logits are those of transformers, and memories hold what its caches hold, step by step") {
     for (const char* const name : {"llama", "mistral", "qwen2", "qwen3", "gemma3"}) {
         CAPTURE(name);
-        check_text(name, {0}, true);
-        check_text(name, {1}, false);
+        check_text(name, cellar::Sequence{0}, true);
+        check_text(name, cellar::Sequence{1}, false);
     }
 }
 
@@ -172,11 +172,11 @@ TEST_CASE("folder: a pass that is refused changes nothing") {
     const Decoder decoder{ModelFolder{path_of("llama")}};
     Memory memory = decoder.make_memory({.attention = {.capacity = 4, .batch = 8}});
     const std::vector<int> tokens{5, 6, 7};
-    REQUIRE(decoder.forward(memory, {0}, {0}, tokens));
-    const auto refused = decoder.forward(memory, {0}, {3}, tokens);
+    REQUIRE(decoder.forward(memory, cellar::Sequence{0}, cellar::Position{0}, tokens));
+    const auto refused = decoder.forward(memory, cellar::Sequence{0}, cellar::Position{3}, tokens);
     REQUIRE_FALSE(refused);
     CHECK(refused.error() == cellar::Reason::full);
-    CHECK(memory.next({0}) == cellar::Position{3});
+    CHECK(memory.next(cellar::Sequence{0}) == cellar::Position{3});
 }
 
 TEST_CASE("folder: files that are missing or wrong are refused with a sentence") {

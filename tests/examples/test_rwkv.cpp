@@ -133,13 +133,13 @@ TEST_CASE("rwkv: logits and states equal the reference after one, two and three 
             auto memory = make_memory({.sequences = 2, .batch = 3, .rollback = rollback});
             for (std::size_t done = 0; done < 3; done += batch) {
                 const std::size_t count = std::min(batch, 3 - done);
-                const Matrix got = feed(memory, {1}, std::span{tokens}.subspan(done, count));
+                const Matrix got = feed(memory, cellar::Sequence{1}, std::span{tokens}.subspan(done, count));
                 for (std::size_t i = 0; i < count; ++i) {
                     const float* row = got.row(static_cast<Eigen::Index>(i)).data();
                     CHECK(difference(row, logits.data() + (done + i) * 256, 256) < 1e-4F);
                     if (done + i == 2) CHECK(difference(row, expected.data(), 256) < 1e-4F);
                 }
-                const std::vector<float> state = state_of(memory, {1});
+                const std::vector<float> state = state_of(memory, cellar::Sequence{1});
                 REQUIRE(state.size() == size);
                 CHECK(difference(state.data(), states.data() + (done + count - 1) * size, size) < 1e-4F);
             }
@@ -154,11 +154,11 @@ TEST_CASE("rwkv: the greedy text equals the reference") {
     const auto prompt = json.at("prompt").get<std::vector<int>>();
     const auto expected = json.at("greedy").get<std::vector<int>>();
     auto memory = make_memory({.batch = 3});
-    Matrix logits = feed(memory, {0}, prompt);
+    Matrix logits = feed(memory, cellar::Sequence{0}, prompt);
     std::vector<int> written;
     while (written.size() < expected.size()) {
         written.push_back(most_likely(logits.bottomRows(1)));
-        logits = feed(memory, {0}, {&written.back(), 1});
+        logits = feed(memory, cellar::Sequence{0}, {&written.back(), 1});
     }
     CHECK(written == expected);
     CHECK(written.size() == 32);
@@ -187,8 +187,8 @@ public:
         for (const int user : order) {
             Alone& alone = after[static_cast<std::size_t>(user)];
             tokens.push_back(below(256));
-            positions.push_back({static_cast<std::int32_t>(alone.size()) - 1});
-            sequences.push_back({user});
+            positions.push_back(Position{static_cast<std::int32_t>(alone.size()) - 1});
+            sequences.push_back(Sequence{user});
             alone.push_back(alone.back());
             expected.push_back(alone.back().feed(tokens.back()));
         }
@@ -210,8 +210,9 @@ public:
     void fork() {
         const int from = below(users);
         const int to = below(users);
-        const auto length = memory_.resumable_prefix({from}, {below(memory_.next({from}).value + 1)});
-        REQUIRE(memory_.copy_prefix({from}, {to}, length.value).has_value());
+        const auto length = memory_.resumable_prefix(
+            cellar::Sequence{from}, cellar::Position{below(memory_.next(cellar::Sequence{from}).value + 1)});
+        REQUIRE(memory_.copy_prefix(cellar::Sequence{from}, cellar::Sequence{to}, length).has_value());
         Alone copy = alone_[static_cast<std::size_t>(from)];
         if (from != to) copy.resize(static_cast<std::size_t>(length.value) + 1);
         alone_[static_cast<std::size_t>(to)] = std::move(copy);
@@ -222,13 +223,14 @@ public:
     void go_back() {
         const int user = below(users);
         Alone& alone = alone_[static_cast<std::size_t>(user)];
-        const int next = memory_.next({user}).value;
+        const int next = memory_.next(cellar::Sequence{user}).value;
         REQUIRE(next == static_cast<int>(alone.size()) - 1);
         int to = next - std::min(next, 1 + below(rollback));
-        if (!memory_.can_resume({user}, {to})) { // a second removal may exceed the rollback
-            to = memory_.resumable_prefix({user}, {to}).value;
+        if (!memory_.can_resume(cellar::Sequence{user},
+                                cellar::Position{to})) { // a second removal may exceed the rollback
+            to = memory_.resumable_prefix(cellar::Sequence{user}, cellar::Position{to}).value;
         }
-        REQUIRE(memory_.remove({user}, {to}, cellar::to_end).has_value());
+        REQUIRE(memory_.remove(cellar::Sequence{user}, cellar::Position{to}, cellar::to_end).has_value());
         alone.resize(static_cast<std::size_t>(to) + 1);
         rolled_back_ += next - to;
     }
@@ -237,7 +239,7 @@ public:
         for (int user = 0; user < users; ++user) {
             Alone& alone = alone_[static_cast<std::size_t>(user)];
             if (alone.size() == 1) continue; // no token, no state
-            const std::vector<float> state = state_of(memory_, {user});
+            const std::vector<float> state = state_of(memory_, cellar::Sequence{user});
             CHECK(difference(state.data(), alone.back().values().data(), state.size()) < 1e-5F);
         }
     }

@@ -43,7 +43,7 @@ public:
                                             .cells = cells,
                                             .batch = 32,
                                             .snapshots = 12,
-                                            .prefixes = {.paged_bytes = host_bytes}},
+                                            .prefixes = {.offloaded_bytes = host_bytes}},
                                            "float");
         serve::ServerOptions options{.tree = tree};
         options.watch = [&](const serve::State& state) {
@@ -94,11 +94,11 @@ TEST_CASE("serve: texts do not depend on the tree, the pool or the other request
         CHECK(tight.hit_rate() > 0.2);
         CHECK(tight.preemptions > 0);
         CHECK(tight.tree.evictions > 0);
-        const serve::Outcome paging = machine.serve(trace, 360, 4, true, 1 << 22);
-        check_complete(paging, trace);
-        CHECK(paging.tree.page_ins > 0);
-        CHECK(paging.texts == tight.texts);
-        CHECK(paging.computed < tight.computed);
+        const serve::Outcome offloading = machine.serve(trace, 360, 4, true, 1 << 22);
+        check_complete(offloading, trace);
+        CHECK(offloading.tree.reloads > 0);
+        CHECK(offloading.texts == tight.texts);
+        CHECK(offloading.computed < tight.computed);
         const serve::Outcome plain = machine.serve(trace, 360, 4, false);
         check_complete(plain, trace);
         CHECK(plain.hit_rate() == 0);

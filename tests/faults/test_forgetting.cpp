@@ -19,7 +19,7 @@ TEST_CASE("idle sequences hold no cells beyond their retention") {
     constexpr int sequences = 4;
     numbers::Cache<SlidingWindow<4>> cache{numbers::small, {.sequences = sequences, .capacity = 100, .batch = 16}};
     for (int s = 0; s < sequences; ++s) feed(cache, prompt(s, 0, Values(16)));
-    for (int s = 0; s < sequences; ++s) CHECK(cache.tokens({s}) <= 5);
+    for (int s = 0; s < sequences; ++s) CHECK(cache.tokens(Sequence{s}) <= 5);
     for (int round = 1; round < 5; ++round)
         for (int s = 0; s < sequences; ++s) feed(cache, prompt(s, 16 * round, Values(16)));
 }
@@ -27,26 +27,26 @@ TEST_CASE("idle sequences hold no cells beyond their retention") {
 TEST_CASE("a sequence cannot be resumed where part of the window is gone") {
     numbers::Cache<SlidingWindow<4>> cache{numbers::small, {.capacity = 100, .batch = 16}};
     feed(cache, prompt(0, 0, Values(12)));
-    REQUIRE(cache.range({0}) == PositionRange{{8}, {11}});
+    REQUIRE(cache.range(Sequence{0}) == PositionRange{Position{8}, Position{11}});
     // A query at 10 would see 7 to 9, and 7 is gone.
-    CHECK(!cache.can_resume({0}, {10}));
-    CHECK(cache.can_resume({0}, {11}));
-    CHECK(cache.can_resume({0}, {12}));
+    CHECK(!cache.can_resume(Sequence{0}, Position{10}));
+    CHECK(cache.can_resume(Sequence{0}, Position{11}));
+    CHECK(cache.can_resume(Sequence{0}, Position{12}));
 }
 
 TEST_CASE("a sequence cannot be resumed beyond its end") {
     numbers::Cache<SlidingWindow<4>> cache{numbers::small, {.sequences = 2, .capacity = 100, .batch = 16}};
     feed(cache, prompt(0, 0, Values(12)));
-    CHECK(!cache.can_resume({0}, {13}));
-    CHECK(!cache.can_resume({0}, {100}));
-    CHECK(!cache.can_resume({1}, {1}));
+    CHECK(!cache.can_resume(Sequence{0}, Position{13}));
+    CHECK(!cache.can_resume(Sequence{0}, Position{100}));
+    CHECK(!cache.can_resume(Sequence{1}, Position{1}));
 }
 
 TEST_CASE("a sequence resumes after its stop token is dropped, among several sequences") {
     numbers::Cache<SlidingWindow<4>> cache{numbers::small, {.sequences = 2, .capacity = 100, .batch = 16}};
     feed(cache, prompt(0, 0, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}) + prompt(1, 0, Values(3)));
-    REQUIRE(cache.can_resume({0}, {9}));
-    REQUIRE(cache.remove({0}, {9}, to_end));
+    REQUIRE(cache.can_resume(Sequence{0}, Position{9}));
+    REQUIRE(cache.remove(Sequence{0}, Position{9}, to_end));
     const Numbers next = prompt(0, 9, {90});
     auto pass = numbers::begin(cache, next);
     numbers::put(*pass, cache.shape(), next);
@@ -58,8 +58,8 @@ TEST_CASE("a longer retention lets a conversation go back further than the windo
     numbers::Cache<SlidingWindow<>> cache{
         numbers::small, {.capacity = 100, .batch = 40}, SlidingWindow<>{4, {.retention = 20}}};
     feed(cache, prompt(0, 0, Values(40)));
-    CHECK(cache.can_resume({0}, {24}));
-    REQUIRE(cache.remove({0}, {24}, to_end));
+    CHECK(cache.can_resume(Sequence{0}, Position{24}));
+    REQUIRE(cache.remove(Sequence{0}, Position{24}, to_end));
     auto pass = numbers::begin(cache, prompt(0, 24, {1}));
     numbers::put(*pass, cache.shape(), prompt(0, 24, {1}));
     CHECK(sees(cache, *pass, 0).size() == 4);
@@ -93,8 +93,8 @@ TEST_CASE("a dropped pass evicts nothing") {
     }
     CHECK(held(cache, 0) == first);
     CHECK(values(cache, 1) == Values{5, 6, 7});
-    CHECK(cache.can_resume({0}, {4}));
-    CHECK(cache.can_resume({1}, {3}));
+    CHECK(cache.can_resume(Sequence{0}, Position{4}));
+    CHECK(cache.can_resume(Sequence{1}, Position{3}));
 }
 
 TEST_CASE("every token of a prompt sees its whole window, after any number of passes") {
@@ -128,7 +128,7 @@ TEST_CASE("a token written out of order removes no other") {
 TEST_CASE("a prompt that is kept completely leaves an empty batch, which is accepted") {
     numbers::Cache<> cache{numbers::small, {.capacity = 8, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3}));
-    CHECK(cache.can_resume({0}, {3}));
+    CHECK(cache.can_resume(Sequence{0}, Position{3}));
     feed(cache, {});
     CHECK(values(cache, 0) == Values{1, 2, 3});
 }
@@ -164,7 +164,7 @@ TEST_CASE("a reserved pass takes no cells") {
     CHECK(cache.statistics().free == 8);
     feed(cache, prompt(0, 0, Values(8)));
     for (int i = 0; i < 10; ++i) cache.reserve(8).commit();
-    CHECK(cache.tokens({0}) == 8);
+    CHECK(cache.tokens(Sequence{0}) == 8);
 }
 
 TEST_CASE("no pass has a larger mask than the reserved one") {

@@ -50,7 +50,7 @@ std::string picture(Turning& memory) {
 }
 
 int current_state(const Recurrent& states, int s) {
-    return static_cast<int>(states.view<Hash>(0, states.state({s}))(0));
+    return static_cast<int>(states.view<Hash>(0, states.state(Sequence{s}))(0));
 }
 
 using numbers::held;
@@ -68,13 +68,13 @@ TEST_CASE("a batch that the states refuse takes no cells") {
         REQUIRE_FALSE(begun);
         return begun.error();
     };
-    CHECK(refused(text(1, 0, 2) + text(0, 4, 2)) == Refusal{Reason::not_next, 0, {0}, {3}});
+    CHECK(refused(text(1, 0, 2) + text(0, 4, 2)) == Refusal{Reason::not_next, 0, Sequence{0}, Position{3}});
     CHECK(portrait(memory) == before);
     CHECK(refused(text(1, 0, 2) + text(0, 3, 1)) == Refusal{Reason::unequal_batch, 2});
     CHECK(portrait(memory) == before);
     CHECK(feed(memory, text(1, 0, 1) + text(0, 3, 1)));
     // A refused batch leaves no trace in the next pass, nor in a reserved one.
-    CHECK(refused(text(2, 1, 1)) == Refusal{Reason::not_next, 0, {2}, {0}});
+    CHECK(refused(text(2, 1, 1)) == Refusal{Reason::not_next, 0, Sequence{2}, Position{0}});
     memory.reserve(8).drop();
     CHECK(feed(memory, text(2, 0, 1)));
 }
@@ -84,15 +84,15 @@ TEST_CASE("a removal that the states refuse changes no cache") {
     Turning memory{3, near(), far(), Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 2}}};
     REQUIRE(feed_all(memory, text(0, 0, 6)));
     const std::string before = picture(memory);
-    CHECK(memory.remove({0}, {1}, {2}).error() == Refusal{Reason::cannot_cut, 2});
-    CHECK(memory.remove({0}, {2}, to_end).error() == Refusal{Reason::cannot_rewind, 2});
-    CHECK(memory.copy_prefix({0}, {1}, 2).error() == Refusal{Reason::cannot_rewind, 2});
+    CHECK(memory.remove(Sequence{0}, Position{1}, Position{2}).error() == Refusal{Reason::cannot_cut, 2});
+    CHECK(memory.remove(Sequence{0}, Position{2}, to_end).error() == Refusal{Reason::cannot_rewind, 2});
+    CHECK(memory.copy_prefix(Sequence{0}, Sequence{1}, Position{2}).error() == Refusal{Reason::cannot_rewind, 2});
     CHECK(picture(memory) == before);
-    REQUIRE(memory.remove({0}, {4}, to_end));
-    REQUIRE(memory.copy_prefix({0}, {1}, 4));
-    CHECK(memory.member<1>().tokens({0}) == 4);
-    CHECK(memory.member<1>().tokens({1}) == 4);
-    CHECK(memory.member<2>().next({1}) == Position{4});
+    REQUIRE(memory.remove(Sequence{0}, Position{4}, to_end));
+    REQUIRE(memory.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
+    CHECK(memory.member<1>().tokens(Sequence{0}) == 4);
+    CHECK(memory.member<1>().tokens(Sequence{1}) == 4);
+    CHECK(memory.member<2>().next(Sequence{1}) == Position{4});
 }
 
 TEST_CASE("the first tokens alone cannot be removed, from states or from caches") {
@@ -100,17 +100,18 @@ TEST_CASE("the first tokens alone cannot be removed, from states or from caches"
     Turning memory{3, near(), far(), Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8}}};
     REQUIRE(feed_all(memory, text(0, 0, 6)));
     const std::string before = picture(memory);
-    for (int end = 1; end < 6; ++end) CHECK(memory.remove({0}, {0}, {end}).error() == Refusal{Reason::cannot_cut, 2});
+    for (int end = 1; end < 6; ++end)
+        CHECK(memory.remove(Sequence{0}, Position{0}, Position{end}).error() == Refusal{Reason::cannot_cut, 2});
     CHECK(picture(memory) == before);
-    REQUIRE(memory.remove({0}, {0}, {6}));
-    CHECK(memory.member<1>().tokens({0}) == 0);
-    CHECK(memory.member<2>().kept({0}).empty());
+    REQUIRE(memory.remove(Sequence{0}, Position{0}, Position{6}));
+    CHECK(memory.member<1>().tokens(Sequence{0}) == 0);
+    CHECK(memory.member<2>().kept(Sequence{0}).empty());
 }
 
 TEST_CASE("several caches shift together, and states are fed again from a checkpoint") {
     Caches caches{2, near(), far()};
     REQUIRE(feed_all(caches, text(0, 0, 8, 10)));
-    REQUIRE(caches.remove({0}, {1}, {4}));
+    REQUIRE(caches.remove(Sequence{0}, Position{1}, Position{4}));
     const Held moved{{10, 10}, {14, 11}, {15, 12}, {16, 13}, {17, 14}};
     CHECK(held(caches.member<Near>(), 0) == moved);
     CHECK(held(caches.member<Far>(), 0) == moved);
@@ -119,7 +120,7 @@ TEST_CASE("several caches shift together, and states are fed again from a checkp
     Turning memory{3, near(), far(),
                    Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .checkpoints = 6, .checkpoint_interval = 2}}};
     REQUIRE(feed_all(memory, text(0, 0, 8, 10)));
-    REQUIRE(memory.remove({0}, memory.resumable_prefix({0}, {3}), to_end));
+    REQUIRE(memory.remove(Sequence{0}, memory.resumable_prefix(Sequence{0}, Position{3}), to_end));
     REQUIRE(feed_all(memory, text(0, 2, 3, 15)));
     CHECK(current_state(memory.member<Recurrent>(), 0) == folded({10, 11, 15, 16, 17}));
     CHECK(held(memory.member<Far>(), 0) == Held{{10, 10}, {11, 11}, {15, 15}, {16, 16}, {17, 17}});
@@ -131,7 +132,7 @@ TEST_CASE("members agree on the next token wherever a sequence is cut") {
     Hybrid<Repeat<Local, Far>, Local, Far> memory{
         2, Local{numbers::small, {.sequences = 2, .capacity = 40, .batch = 20}}, far()};
     const auto feed = [&](int s, int first, int n) -> std::optional<Reason> {
-        auto pass = memory.begin(Tokens{Sequence{s}, Position{first}, n});
+        auto pass = memory.begin(BatchBuilder{Sequence{s}, Position{first}, n});
         if (!pass) return pass.error().reason;
         const std::vector<float> keys(static_cast<std::size_t>(2 * n), 1.0F);
         const std::vector<float> values(static_cast<std::size_t>(n), 1.0F);
@@ -140,13 +141,13 @@ TEST_CASE("members agree on the next token wherever a sequence is cut") {
         return std::nullopt;
     };
     for (int i = 0; i < 10; i += 5) REQUIRE(feed(0, i, 5) == std::nullopt);
-    REQUIRE(memory.resumable_prefix({0}, {6}) == Position{4});
-    REQUIRE(memory.copy_prefix({0}, {1}, 4));
-    CHECK(memory.next({1}) == Position{4});
+    REQUIRE(memory.resumable_prefix(Sequence{0}, Position{6}) == Position{4});
+    REQUIRE(memory.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
+    CHECK(memory.next(Sequence{1}) == Position{4});
     CHECK(feed(1, 4, 2) == std::nullopt);
-    REQUIRE(memory.remove({0}, {4}, to_end));
+    REQUIRE(memory.remove(Sequence{0}, Position{4}, to_end));
     CHECK(feed(0, 4, 1) == std::nullopt);
-    REQUIRE(memory.copy_prefix({0}, {1}, 3));
+    REQUIRE(memory.copy_prefix(Sequence{0}, Sequence{1}, Position{3}));
     CHECK(feed(1, 3, 1) == Reason::cannot_resume);
 }
 
@@ -155,17 +156,17 @@ TEST_CASE("a hybrid goes back to the checkpoints of its states") {
     toy::Memory memory =
         toy::memory({.sliding_retention = 20, .rollback = 0, .checkpoints = 6, .checkpoint_interval = 4});
     REQUIRE(feed(memory, text(0, 0, 7)));
-    REQUIRE(memory.member<Recurrent>().checkpoint({0}));
-    REQUIRE(memory.member<Recurrent>().schedule({0}, {9}));
+    REQUIRE(memory.member<Recurrent>().checkpoint(Sequence{0}));
+    REQUIRE(memory.member<Recurrent>().schedule(Sequence{0}, Position{9}));
     REQUIRE(feed(memory, text(0, 7, 4, 8)));
-    for (const int p : {4, 7, 8, 9, 11}) CHECK(memory.can_resume({0}, {p}));
-    for (const int p : {5, 6, 10}) CHECK_FALSE(memory.can_resume({0}, {p}));
+    for (const int p : {4, 7, 8, 9, 11}) CHECK(memory.can_resume(Sequence{0}, Position{p}));
+    for (const int p : {5, 6, 10}) CHECK_FALSE(memory.can_resume(Sequence{0}, Position{p}));
     std::vector<int> words{1, 2, 3, 4, 5, 6, 7, 8, 9};
     for (const int p : {9, 7, 4}) {
         words.resize(static_cast<std::size_t>(p));
-        REQUIRE(memory.remove({0}, {p}, to_end));
+        REQUIRE(memory.remove(Sequence{0}, Position{p}, to_end));
         CHECK(current_state(memory.member<Recurrent>(), 0) == folded(words));
-        CHECK(memory.member<Full>().tokens({0}) == p);
+        CHECK(memory.member<Full>().tokens(Sequence{0}) == p);
     }
 }
 

@@ -33,7 +33,7 @@ using numbers::values;
 using Numbers = numbers::Cache<>;
 using List = std::vector<Sequence>;
 
-const CacheShape shape{2, 1, 2, 1};
+const CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 1};
 
 Numbers cache(std::int32_t cells = 32, std::int32_t sequences = 5) {
     return {shape, {.sequences = sequences, .cells = cells, .batch = 8}};
@@ -44,9 +44,9 @@ Numbers cache(std::int32_t cells = 32, std::int32_t sequences = 5) {
 Numbers related() {
     Numbers all = cache();
     numbers::feed(all, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
-    CHECK(all.copy_prefix({0}, {1}, 4));
+    CHECK(all.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
     numbers::feed(all, prompt(1, 4, {15, 16, 17, 18}));
-    CHECK(all.copy_prefix({1}, {2}, 6));
+    CHECK(all.copy_prefix(Sequence{1}, Sequence{2}, Position{6}));
     numbers::feed(all, prompt(2, 6, {27}));
     numbers::feed(all, prompt(3, 0, {31, 32}));
     return all;
@@ -57,11 +57,11 @@ void check_related(auto& all) {
     CHECK(values(all, 1) == Values{1, 2, 3, 4, 15, 16, 17, 18});
     CHECK(values(all, 2) == Values{1, 2, 3, 4, 15, 16, 27});
     CHECK(values(all, 3) == Values{31, 32});
-    CHECK(all.next({2}) == Position{7});
-    CHECK(all.tokens({4}) == 0);
+    CHECK(all.next(Sequence{2}) == Position{7});
+    CHECK(all.tokens(Sequence{4}) == 0);
     CHECK(all.statistics().free == all.cells() - 13);
     CHECK(all.statistics().snapshots == 0);
-    CHECK(all.statistics().paged_out == 0);
+    CHECK(all.statistics().offloaded == 0);
     CHECK(audit(all) == "");
 }
 
@@ -80,9 +80,11 @@ FileResult<void> load_into(M& memory, const Which& sequences, const Bytes& bytes
 }
 
 toy::Memory hybrid(int snapshots, int cells = 40) {
-    return toy::Memory{toy::layers, toy::Sliding{{4, 1, 1}, {.sequences = 4, .capacity = 100, .batch = 8}},
-                       toy::Full{{2, 1, 1}, {.sequences = 4, .cells = cells, .batch = 8}},
-                       toy::Recurrent{{1, {{1}}}, {.sequences = 4, .batch = 8, .rollback = 1, .snapshots = snapshots}}};
+    return toy::Memory{
+        toy::layers,
+        toy::Sliding{{.layers = 4, .kv_heads = 1, .head_dim = 1}, {.sequences = 4, .capacity = 100, .batch = 8}},
+        toy::Full{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = 4, .cells = cells, .batch = 8}},
+        toy::Recurrent{{1, {{1}}}, {.sequences = 4, .batch = 8, .rollback = 1, .snapshots = snapshots}}};
 }
 
 float state(const toy::Memory& memory, Sequence s) {
@@ -94,17 +96,17 @@ float state(const toy::Memory& memory, Sequence s) {
 
 TEST_CASE("saving all sequences ends no schedule") {
     numbers::Cache<SlidingWindow<2>> all{shape, {.sequences = 2, .capacity = 20, .batch = 8}};
-    REQUIRE(all.schedule({0}, {3}));
+    REQUIRE(all.schedule(Sequence{0}, Position{3}));
     numbers::feed(all, prompt(0, 0, {1, 2, 3}));
-    REQUIRE(all.copy_prefix({0}, {1}, 3));
-    REQUIRE(all.schedule({0}, {6}));
+    REQUIRE(all.copy_prefix(Sequence{0}, Sequence{1}, Position{3}));
+    REQUIRE(all.schedule(Sequence{0}, Position{6}));
     numbers::feed(all, prompt(0, 3, {4, 5, 6}));
     Disk disk;
     REQUIRE(save("f", all, all_sequences, {.write = {.files = &disk}})); // the part that both share ends at 3
-    CHECK(all.can_resume({0}, {3}));
+    CHECK(all.can_resume(Sequence{0}, Position{3}));
     numbers::feed(all, prompt(0, 6, {7, 8, 9}));
-    CHECK(all.can_resume({0}, {3}));
-    CHECK(all.can_resume({0}, {6}));
+    CHECK(all.can_resume(Sequence{0}, Position{3}));
+    CHECK(all.can_resume(Sequence{0}, Position{6}));
 }
 
 TEST_CASE("sequences that go on at the start of a chunk without any token are saved with where they go on") {
@@ -112,24 +114,24 @@ TEST_CASE("sequences that go on at the start of a chunk without any token are sa
     const CacheLimits limits{.sequences = 4, .capacity = 40, .batch = 20};
     Chunks from{shape, limits};
     numbers::feed(from, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}) + prompt(1, 0, {1, 2, 3}));
-    REQUIRE(from.remove({0}, {4}, to_end));
-    REQUIRE(from.copy_prefix({0}, {2}, 4));
+    REQUIRE(from.remove(Sequence{0}, Position{4}, to_end));
+    REQUIRE(from.copy_prefix(Sequence{0}, Sequence{2}, Position{4}));
     numbers::feed(from, prompt(2, 4, {20, 21}));
     const Bytes file = saved(from, all_sequences);
     Chunks to{shape, limits};
     REQUIRE(load_into(to, all_sequences, file));
     for (int s = 0; s < 4; ++s) {
-        CHECK(to.next({s}) == from.next({s}));
+        CHECK(to.next(Sequence{s}) == from.next(Sequence{s}));
         CHECK(values(to, s) == values(from, s));
     }
     numbers::feed(to, prompt(0, 4, {30}));
-    CHECK(saved(from, List{{0}}) != saved(from, List{{3}}));
+    CHECK(saved(from, List{Sequence{0}}) != saved(from, List{Sequence{3}}));
     Chunks cut{shape, limits};
     numbers::feed(cut, prompt(3, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
-    REQUIRE(cut.restore({3}, Position{4}));
-    REQUIRE(cut.next({3}) == Position{4});
+    REQUIRE(cut.restore(Sequence{3}, Position{4}));
+    REQUIRE(cut.next(Sequence{3}) == Position{4});
     REQUIRE(load_into(cut, all_sequences, file));
-    CHECK(cut.next({3}) == Position{0}); // as in the file
+    CHECK(cut.next(Sequence{3}) == Position{0}); // as in the file
     CHECK(audit(to) == "");
 }
 
@@ -156,9 +158,9 @@ TEST_CASE("all sequences are saved, cells that they share once, and share them w
 TEST_CASE("a part that others follow is divided when a sequence leaves it earlier") {
     Numbers from = cache();
     numbers::feed(from, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
-    REQUIRE(from.copy_prefix({0}, {1}, 5));
+    REQUIRE(from.copy_prefix(Sequence{0}, Sequence{1}, Position{5}));
     numbers::feed(from, prompt(1, 5, {16, 17}));
-    REQUIRE(from.copy_prefix({0}, {2}, 2));
+    REQUIRE(from.copy_prefix(Sequence{0}, Sequence{2}, Position{2}));
     numbers::feed(from, prompt(2, 2, {23}));
     Numbers to = cache(9);
     REQUIRE(load_into(to, all_sequences, saved(from, all_sequences)));
@@ -174,18 +176,18 @@ TEST_CASE("sequences are loaded into another layout and element type, and a larg
     Cache<PermutedV<half>> to{shape, {.sequences = 7, .cells = 40, .batch = 2}};
     REQUIRE(load_into(to, all_sequences, file));
     check_related(to);
-    CHECK(to.tokens({6}) == 0);
+    CHECK(to.tokens(Sequence{6}) == 0);
 }
 
 TEST_CASE("chosen sequences are loaded as others, in the order of the list") {
     Numbers from = related();
-    const Bytes file = saved(from, List{{2}, {4}, {0}, {2}});
+    const Bytes file = saved(from, List{Sequence{2}, Sequence{4}, Sequence{0}, Sequence{2}});
     Numbers to = cache(20);
     numbers::feed(to, prompt(0, 0, {7, 7, 7}));
-    REQUIRE(load_into(to, List{{1}, {2}, {4}, {3}}, file));
+    REQUIRE(load_into(to, List{Sequence{1}, Sequence{2}, Sequence{4}, Sequence{3}}, file));
     CHECK(values(to, 0) == Values{7, 7, 7});
     CHECK(values(to, 1) == Values{1, 2, 3, 4, 15, 16, 27});
-    CHECK(to.tokens({2}) == 0);
+    CHECK(to.tokens(Sequence{2}) == 0);
     CHECK(values(to, 3) == values(to, 1));
     CHECK(values(to, 4) == Values{1, 2, 3, 4, 5, 6});
     CHECK(to.statistics().free == 20 - 3 - 9);
@@ -197,14 +199,14 @@ TEST_CASE("sequences of a window are stored on their own once one has forgotten 
     const CacheLimits limits{.sequences = 3, .capacity = 20, .batch = 4};
     Window from{shape, limits};
     numbers::feed(from, prompt(0, 0, {1, 2}));
-    REQUIRE(from.copy_prefix({0}, {1}, 2));
+    REQUIRE(from.copy_prefix(Sequence{0}, Sequence{1}, Position{2}));
     numbers::feed(from, prompt(1, 2, {13}));
     const Bytes shared = saved(from, all_sequences);
     for (int p = 3; p < 15; p += 4) {
         const auto x = static_cast<float>(p);
         numbers::feed(from, prompt(1, p, {x, x + 1, x + 2, x + 3}));
     }
-    REQUIRE(from.copy_prefix({1}, {2}, 15));
+    REQUIRE(from.copy_prefix(Sequence{1}, Sequence{2}, Position{15}));
     const Bytes apart = saved(from, all_sequences);
     Window to{shape, limits};
     REQUIRE(load_into(to, all_sequences, shared));
@@ -215,7 +217,7 @@ TEST_CASE("sequences of a window are stored on their own once one has forgotten 
     REQUIRE(load_into(later, all_sequences, apart));
     for (const int s : {0, 1, 2}) {
         CHECK(values(later, s) == values(from, s));
-        CHECK(later.next({s}) == from.next({s}));
+        CHECK(later.next(Sequence{s}) == from.next(Sequence{s}));
     }
     CHECK(later.statistics().shared == from.statistics().shared); // 1 and 2 have the same window
 }
@@ -223,8 +225,8 @@ TEST_CASE("sequences of a window are stored on their own once one has forgotten 
 TEST_CASE("the sequences of a hybrid are saved and loaded with all members, all or none") {
     toy::Memory from = hybrid(1);
     REQUIRE(toy::feed(from, toy::text(0, 0, 8)));
-    REQUIRE(from.copy_prefix({0}, {1}, 8));
-    REQUIRE(from.copy_prefix({0}, {2}, 8));
+    REQUIRE(from.copy_prefix(Sequence{0}, Sequence{1}, Position{8}));
+    REQUIRE(from.copy_prefix(Sequence{0}, Sequence{2}, Position{8}));
     REQUIRE(toy::feed(from, toy::text(2, 8, 5)));
     const std::string before = toy::portrait(from);
     const Bytes file = saved(from, all_sequences);
@@ -233,8 +235,8 @@ TEST_CASE("the sequences of a hybrid are saved and loaded with all members, all 
         toy::Memory to = hybrid(snapshots);
         REQUIRE(load_into(to, all_sequences, file));
         for (const int s : {0, 1, 2}) {
-            CHECK(to.next({s}) == from.next({s}));
-            CHECK(state(to, {s}) == state(from, {s}));
+            CHECK(to.next(Sequence{s}) == from.next(Sequence{s}));
+            CHECK(state(to, Sequence{s}) == state(from, Sequence{s}));
             CHECK(numbers::values(to.member<toy::Full>(), s) == numbers::values(from.member<toy::Full>(), s));
         }
         REQUIRE(toy::feed(to, toy::text(1, 8, 3)));
@@ -245,7 +247,7 @@ TEST_CASE("the sequences of a hybrid are saved and loaded with all members, all 
     REQUIRE_FALSE(refused);
     CHECK(refused.error() == Reason::full);
     CHECK(refused.error().refusal.member == 1);
-    CHECK(small.next({0}) == Position{0});
+    CHECK(small.next(Sequence{0}) == Position{0});
     CHECK(small.member<toy::Full>().statistics().free == 12);
     CHECK(small.member<toy::Recurrent>().statistics().used == 0);
     toy::Memory without = hybrid(0);
@@ -258,7 +260,7 @@ TEST_CASE("the sequences of a hybrid are saved and loaded with all members, all 
 TEST_CASE("sequences of a hybrid share what one of them can still go back to") {
     toy::Memory from = hybrid(1);
     REQUIRE(toy::feed(from, toy::text(0, 0, 3)));
-    REQUIRE(from.copy_prefix({0}, {1}, 3));
+    REQUIRE(from.copy_prefix(Sequence{0}, Sequence{1}, Position{3}));
     REQUIRE(toy::feed(from, toy::text(0, 3, 1)));
     const Bytes file = saved(from, all_sequences);
     Disk disk;
@@ -270,8 +272,8 @@ TEST_CASE("sequences of a hybrid share what one of them can still go back to") {
     toy::Memory to = hybrid(1);
     REQUIRE(load_into(to, all_sequences, file));
     for (const int s : {0, 1}) {
-        CHECK(to.next({s}) == from.next({s}));
-        CHECK(state(to, {s}) == state(from, {s}));
+        CHECK(to.next(Sequence{s}) == from.next(Sequence{s}));
+        CHECK(state(to, Sequence{s}) == state(from, Sequence{s}));
     }
     CHECK(to.member<toy::Full>().statistics().shared == 3);
 }
@@ -280,40 +282,43 @@ TEST_CASE("the inputs of several sequences of an encoder memory are saved and lo
     const CacheLimits limits{.sequences = 3, .cells = 10, .batch = 6};
     EncoderMemory<> from{shape, limits};
     for (const int p : {3, 7}) {
-        auto pass = from.write({0}, {p}, 2).value();
+        auto pass = from.write(Sequence{0}, Position{p}, 2).value();
         const std::vector<float> k(4, static_cast<float>(p));
         for (int layer = 0; layer < 2; ++layer) pass.put(layer, k, std::vector<float>{1, 2});
         pass.commit();
     }
-    REQUIRE(from.copy_prefix({0}, {2}, 5));
+    REQUIRE(from.copy_prefix(Sequence{0}, Sequence{2}, Position{5}));
     const Bytes file = saved(from, all_sequences);
     EncoderMemory<> to{shape, limits};
     REQUIRE(load_into(to, all_sequences, file));
-    CHECK(to.tokens({0}) == 4);
-    CHECK(to.tokens({1}) == 0);
-    CHECK(to.range({2}) == PositionRange{{3}, {3}});
-    CHECK(violation_of([&] { static_cast<void>(load_into(to, List{{2}}, file)); })
+    CHECK(to.tokens(Sequence{0}) == 4);
+    CHECK(to.tokens(Sequence{1}) == 0);
+    CHECK(to.range(Sequence{2}) == PositionRange{Position{3}, Position{3}});
+    CHECK(violation_of([&] { static_cast<void>(load_into(to, List{Sequence{2}}, file)); })
           == "load: sequence 2 has 2 tokens, expected an empty one");
 }
 
 TEST_CASE("a sequence of an encoder memory without inputs needs no sequence where the file is loaded") {
     EncoderMemory<> from{shape, {.sequences = 3, .cells = 10, .batch = 6}};
-    auto pass = from.write({1}, {3}, 2).value();
+    auto pass = from.write(Sequence{1}, Position{3}, 2).value();
     for (int layer = 0; layer < 2; ++layer) pass.put(layer, std::vector<float>{1, 2, 3, 4}, std::vector<float>{1, 2});
     pass.commit();
     EncoderMemory<> to{shape, {.sequences = 2, .cells = 10, .batch = 6}};
     REQUIRE(load_into(to, all_sequences, saved(from, all_sequences)));
-    CHECK(to.tokens({0}) == 0);
-    CHECK(to.range({1}) == PositionRange{{3}, {3}});
+    CHECK(to.tokens(Sequence{0}) == 0);
+    CHECK(to.range(Sequence{1}) == PositionRange{Position{3}, Position{3}});
 }
 
 TEST_CASE("inputs that wait for the next token of a hybrid are saved and loaded, and shared where they were") {
     const CacheLimits limits{.sequences = 8, .cells = 60, .batch = 8};
     using Inputs = EncoderMemory<StandardV<float>>;
     using Memory = Hybrid<Repeat<toy::Full>, toy::Full, Inputs>;
-    const auto memory = [&] { return Memory{1, toy::Full{{1, 1, 1}, limits}, Inputs{{1, 1, 1}, limits}}; };
+    const auto memory = [&] {
+        return Memory{1, toy::Full{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits},
+                      Inputs{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits}};
+    };
     const auto write = [](Memory& m, int s, float value) {
-        auto pass = m.member<Inputs>().write({s}, m.next({s}), 2).value();
+        auto pass = m.member<Inputs>().write(Sequence{s}, m.next(Sequence{s}), 2).value();
         pass.put(0, std::vector<float>{value, value}, std::vector<float>{value, value});
         pass.commit();
     };
@@ -324,21 +329,25 @@ TEST_CASE("inputs that wait for the next token of a hybrid are saved and loaded,
     Memory from = memory();
     REQUIRE(toy::feed(from, toy::text(0, 0, 4), 1));
     write(from, 0, 10);
-    for (const int s : {1, 2, 3}) REQUIRE(from.copy_prefix({0}, {s}, 4)); // 1 is as 0
-    REQUIRE(toy::feed(from, toy::text(2, 4, 3), 1));                      // 2 goes on
+    for (const int s : {1, 2, 3}) REQUIRE(from.copy_prefix(Sequence{0}, Sequence{s}, Position{4})); // 1 is as 0
+    REQUIRE(toy::feed(from, toy::text(2, 4, 3), 1));                                                // 2 goes on
     write(from, 2, 20);
-    REQUIRE(from.member<Inputs>().remove({3}, {4}, to_end)); // 3 has another input
+    REQUIRE(from.member<Inputs>().remove(Sequence{3}, Position{4}, to_end)); // 3 has another input
     write(from, 3, 30);
-    REQUIRE(from.copy_prefix({2}, {4}, 5)); // 4 leaves the tokens of 2, and has an input of its own
+    REQUIRE(from.copy_prefix(Sequence{2}, Sequence{4},
+                             Position{5})); // 4 leaves the tokens of 2, and has an input of its own
     write(from, 4, 40);
     write(from, 5, 50); // no tokens yet
-    REQUIRE(from.copy_prefix({5}, {6}, 0));
-    REQUIRE(from.copy_prefix({0}, {7}, 3)); // no input
+    REQUIRE(from.copy_prefix(Sequence{5}, Sequence{6}, Position{0}));
+    REQUIRE(from.copy_prefix(Sequence{0}, Sequence{7}, Position{3})); // no input
     CHECK(all_of(from, 6) == "; 0:50 0:50");
 
     for (const List& order :
-         {List{{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}}, List{{7}, {6}, {5}, {4}, {3}, {2}, {1}, {0}},
-          List{{2}, {4}, {1}, {3}, {7}, {0}, {5}, {6}}, List{{3}, {7}, {2}, {0}, {4}, {6}, {1}, {5}}}) {
+         {List{Sequence{0}, Sequence{1}, Sequence{2}, Sequence{3}, Sequence{4}, Sequence{5}, Sequence{6}, Sequence{7}},
+          List{Sequence{7}, Sequence{6}, Sequence{5}, Sequence{4}, Sequence{3}, Sequence{2}, Sequence{1}, Sequence{0}},
+          List{Sequence{2}, Sequence{4}, Sequence{1}, Sequence{3}, Sequence{7}, Sequence{0}, Sequence{5}, Sequence{6}},
+          List{Sequence{3}, Sequence{7}, Sequence{2}, Sequence{0}, Sequence{4}, Sequence{6}, Sequence{1},
+               Sequence{5}}}) {
         Memory to = memory();
         REQUIRE(load_into(to, order, saved(from, order)));
         for (int s = 0; s < 8; ++s) CHECK(all_of(to, s) == all_of(from, s));
@@ -349,14 +358,14 @@ TEST_CASE("inputs that wait for the next token of a hybrid are saved and loaded,
             CHECK(all_of(alone, s.value) == all_of(from, s.value));
         }
     }
-    for (const List& pair : {List{{0}, {1}}, List{{5}, {6}}}) {
+    for (const List& pair : {List{Sequence{0}, Sequence{1}}, List{Sequence{5}, Sequence{6}}}) {
         Memory to = memory();
         REQUIRE(load_into(to, pair, saved(from, pair)));
         CHECK(to.member<Inputs>().statistics().free == 58);
     }
     Memory to = memory();
-    REQUIRE(load_into(to, List{{5}}, saved(from, List{{5}})));
-    CHECK(violation_of([&] { static_cast<void>(load_into(to, List{{5}}, saved(from, List{{5}}))); })
+    REQUIRE(load_into(to, List{Sequence{5}}, saved(from, List{Sequence{5}})));
+    CHECK(violation_of([&] { static_cast<void>(load_into(to, List{Sequence{5}}, saved(from, List{Sequence{5}}))); })
           == "load: sequence 5 has 2 tokens, expected an empty one");
     CHECK(from.member<Inputs>().statistics().snapshots == 0);
 }
@@ -364,12 +373,13 @@ TEST_CASE("inputs that wait for the next token of a hybrid are saved and loaded,
 TEST_CASE("what was loaded of a hybrid without tokens is dropped if a later sequence is refused") {
     const auto memory = [&](std::int32_t cells) {
         const CacheLimits limits{.sequences = 2, .cells = cells, .batch = 8};
-        return Hybrid<Repeat<toy::Full>, toy::Full, EncoderMemory<>>{1, toy::Full{{1, 1, 1}, limits},
-                                                                     EncoderMemory<>{{1, 1, 1}, limits}};
+        return Hybrid<Repeat<toy::Full>, toy::Full, EncoderMemory<>>{
+            1, toy::Full{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits},
+            EncoderMemory<>{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits}};
     };
     auto from = memory(8);
     for (const int s : {0, 1}) {
-        auto pass = from.member<1>().write({s}, {0}, 4).value();
+        auto pass = from.member<1>().write(Sequence{s}, Position{0}, 4).value();
         pass.mark_put(0);
         pass.commit();
     }
@@ -390,7 +400,7 @@ TEST_CASE("a memory with too few cells refuses all sequences, and none has token
         REQUIRE_FALSE(refused);
         CHECK(refused.error() == Reason::full);
         CHECK(describe(to) == before);
-        CHECK(to.statistics().paged_out == 0);
+        CHECK(to.statistics().offloaded == 0);
     }
 }
 
@@ -404,9 +414,10 @@ TEST_CASE("a file with another number of sequences, or none, is unsuitable") {
     };
     const Bytes file = saved(from, all_sequences);
     Numbers to = cache();
-    CHECK(refusal(to, List{{0}, {1}}, file) == "f: it has 5 sequences, expected 2");
+    CHECK(refusal(to, List{Sequence{0}, Sequence{1}}, file) == "f: it has 5 sequences, expected 2");
     Numbers six = cache(32, 6);
-    CHECK(refusal(six, List{{0}, {1}, {2}, {3}, {4}, {5}}, file) == "f: it has 5 sequences, expected 6");
+    CHECK(refusal(six, List{Sequence{0}, Sequence{1}, Sequence{2}, Sequence{3}, Sequence{4}, Sequence{5}}, file)
+          == "f: it has 5 sequences, expected 6");
     Numbers four = cache(32, 4);
     REQUIRE(load_into(four, all_sequences, file)); // the fifth has no tokens
     Numbers three = cache(32, 3);
@@ -416,7 +427,8 @@ TEST_CASE("a file with another number of sequences, or none, is unsuitable") {
     REQUIRE(save("f", from, Sequence{0}, {.write = {.files = &disk}}));
     CHECK(refusal(to, all_sequences, disk.now.at("f")->now) == "f: it has no sequences");
     REQUIRE(load_into(to, List{}, saved(from, List{})));
-    Numbers other{{1, 1, 2, 1}, {.sequences = 5, .cells = 20, .batch = 8}};
+    Numbers other{{.layers = 1, .kv_heads = 1, .head_dim = 2, .value_dim = 1},
+                  {.sequences = 5, .cells = 20, .batch = 8}};
     CHECK(refusal(other, all_sequences, file) == "f: part 0: it has 2 layers, expected 1");
 }
 
@@ -431,7 +443,7 @@ TEST_CASE("a file whose parts contradict each other is unsuitable, and nothing c
         return refused.error().message;
     };
     REQUIRE(load_into(to, all_sequences, with(file, {})));
-    for (int s = 0; s < 5; ++s) REQUIRE(to.remove({s}, {0}, to_end));
+    for (int s = 0; s < 5; ++s) REQUIRE(to.remove(Sequence{s}, Position{0}, to_end));
     const std::string before = numbers::portrait(to);
     CHECK(refusal({{"sequences", "-1"}}) == "f: it has no sequences");
     CHECK(refusal({{"parts", "x"}}) == "f: it has no sequences");
@@ -448,11 +460,11 @@ TEST_CASE("a file whose parts contradict each other is unsuitable, and nothing c
 TEST_CASE("a list with a sequence that has tokens, or twice the same, is a violation") {
     Numbers all = related();
     CHECK(violation_of([&] {
-              static_cast<void>(load("f", all, List{{4}, {3}}));
+              static_cast<void>(load("f", all, List{Sequence{4}, Sequence{3}}));
           })
           == "load: sequence 3 has 2 tokens, expected an empty one");
     CHECK(violation_of([&] {
-              static_cast<void>(load("f", all, List{{4}, {4}}));
+              static_cast<void>(load("f", all, List{Sequence{4}, Sequence{4}}));
           })
           == "load: sequence 4 is listed twice, expected different ones");
 }
@@ -478,7 +490,7 @@ TEST_CASE("a lack of memory while sequences are saved or loaded changes nothing"
     const auto path = folder.path / "f";
     toy::Memory from = hybrid(1);
     REQUIRE(toy::feed(from, toy::text(0, 0, 8)));
-    REQUIRE(from.copy_prefix({0}, {1}, 8));
+    REQUIRE(from.copy_prefix(Sequence{0}, Sequence{1}, Position{8}));
     REQUIRE(toy::feed(from, toy::text(2, 0, 5)));
     const std::string before = toy::portrait(from);
     const auto save_all = [&] {
@@ -493,13 +505,13 @@ TEST_CASE("a lack of memory while sequences are saved or loaded changes nothing"
         REQUIRE(done);
     };
     const auto check = [&] {
-        for (int s = 0; s < 4; ++s) CHECK(to.next({s}) == Position{0});
+        for (int s = 0; s < 4; ++s) CHECK(to.next(Sequence{s}) == Position{0});
         CHECK(to.member<toy::Full>().statistics().free == 40);
-        CHECK(to.member<toy::Sliding>().statistics().paged_out == 0);
+        CHECK(to.member<toy::Sliding>().statistics().offloaded == 0);
         CHECK(to.member<toy::Recurrent>().statistics().used == 0);
     };
     CHECK(failures_of(load_all, check) > 20);
-    for (const int s : {0, 1, 2}) CHECK(state(to, {s}) == state(from, {s}));
+    for (const int s : {0, 1, 2}) CHECK(state(to, Sequence{s}) == state(from, Sequence{s}));
 }
 
 } // namespace test_all_sequences

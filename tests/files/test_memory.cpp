@@ -27,7 +27,8 @@ constexpr std::int64_t mib = std::int64_t{1} << 20;
 Cache<StandardV<half>> full_cache() {
     constexpr std::int32_t batch = 1024;
     constexpr std::int32_t tokens = 8192;
-    Cache<StandardV<half>> cache{{2, 2, 128}, {.sequences = 1, .cells = tokens, .batch = batch}};
+    Cache<StandardV<half>> cache{{.layers = 2, .kv_heads = 2, .head_dim = 128},
+                                 {.sequences = 1, .cells = tokens, .batch = batch}};
     std::vector<std::int32_t> positions(batch);
     const std::vector<std::int32_t> sequences(batch);
     for (std::int32_t first = 0; first < tokens; first += batch) {
@@ -84,7 +85,7 @@ TEST_CASE("a snapshot of many pieces is converted to another element type, and c
         REQUIRE(load(path, to, Sequence{0}));
         const auto pass = to.reserve(1);
         bool equal = true;
-        to.visit_cells({0}, [&](Position position, Cell cell, std::int32_t count) {
+        to.visit_cells(Sequence{0}, [&](Position position, Cell cell, std::int32_t count) {
             for (std::int32_t i = 0; i < count; i += 100) {
                 const auto expected = static_cast<float>((position.value + i) / 1024 * 1024);
                 for (const int layer : {0, 1}) {
@@ -93,13 +94,13 @@ TEST_CASE("a snapshot of many pieces is converted to another element type, and c
                 }
             }
         });
-        CHECK(to.tokens({0}) == 8192);
+        CHECK(to.tokens(Sequence{0}) == 8192);
         CHECK(equal);
     };
     const CacheLimits limits{.sequences = 1, .cells = 8192, .batch = 1};
-    check(Cache<StandardV<half>>{{2, 2, 128}, limits});
-    check(Cache<StandardV<float>>{{2, 2, 128}, limits});
-    check(Cache<PermutedV<bf16>>{{2, 2, 128}, limits});
+    check(Cache<StandardV<half>>{{.layers = 2, .kv_heads = 2, .head_dim = 128}, limits});
+    check(Cache<StandardV<float>>{{.layers = 2, .kv_heads = 2, .head_dim = 128}, limits});
+    check(Cache<PermutedV<bf16>>{{.layers = 2, .kv_heads = 2, .head_dim = 128}, limits});
 }
 
 } // namespace test_memory

@@ -32,11 +32,11 @@ using namespace cellar;
 // [save]
 /// Saves sequence 0, and brings it back, as sequence 1 of another memory.
 FileResult<void> through_a_file(const std::filesystem::path& path, Cache<>& from, Cache<StandardV<half>>& to) {
-    const CellSnapshot turn = from.snapshot({0}).value();
+    const CellSnapshot turn = from.snapshot(Sequence{0}).value();
     if (auto done = save(path, from, turn, {.model = "tiny"}); !done) return done;
     auto found = load(path, to, {.model = "tiny"});
     if (!found) return std::move(found).error();
-    if (auto restored = to.restore({1}, *found); !restored) FAIL(to_string(restored.error()));
+    if (auto restored = to.restore(Sequence{1}, *found); !restored) FAIL(to_string(restored.error()));
     return {};
 }
 // [/save]
@@ -73,7 +73,7 @@ FileResult<void> all_through_a_file(const std::filesystem::path& path, Cache<>& 
 FileResult<void> prefixes_through_a_file(const std::filesystem::path& path, PrefixTree<Cache<>>& from,
                                          PrefixTree<Cache<>>& to) {
     if (auto done = save(path, from, {.model = "tiny"}); !done) return done;
-    return load(path, to, {0}, {.model = "tiny"});
+    return load(path, to, Sequence{0}, {.model = "tiny"});
 }
 // [/prefixes]
 
@@ -158,31 +158,31 @@ save_for_cellar(tensors, "f", {"note": "\u20ac \" \\"})
 
 TEST_CASE("a snapshot goes from one cache to another through a file") {
     const Folder folder;
-    const CacheShape shape{1, 1, 2};
+    const CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = 2};
     const CacheLimits limits{.sequences = 2, .capacity = 8, .batch = 4};
     Cache<> from{shape, limits};
     Cache<StandardV<half>> to{shape, limits};
-    auto pass = from.begin(Tokens{{0}, {0}, 3}).value();
+    auto pass = from.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
     pass.put(0, std::vector<float>(6, 1.0F), std::vector<float>(6, 2.0F));
     pass.commit();
     REQUIRE(through_a_file(folder.path / "turn.safetensors", from, to));
-    CHECK(to.next({1}) == Position{3});
-    REQUIRE(to.remove({1}, {0}, to_end));
+    CHECK(to.next(Sequence{1}) == Position{3});
+    REQUIRE(to.remove(Sequence{1}, Position{0}, to_end));
     REQUIRE(sequence_through_a_file(folder.path / "sequence.safetensors", from, to));
-    CHECK(to.next({1}) == Position{3});
+    CHECK(to.next(Sequence{1}) == Position{3});
     Cache<> same{from.shape(), from.limits()};
     CHECK(with_notes(folder.path / "notes.safetensors", from, same).value() == "7 8 9");
-    CHECK(same.next({1}) == Position{3});
-    REQUIRE(same.remove({1}, {0}, to_end));
+    CHECK(same.next(Sequence{1}) == Position{3});
+    REQUIRE(same.remove(Sequence{1}, Position{0}, to_end));
     PrefixTree before{from};
     const std::vector<std::int32_t> words{7, 8, 9};
-    REQUIRE(before.insert({0}, words));
+    REQUIRE(before.insert(Sequence{0}, words));
     Cache<> next{from.shape(), from.limits()};
     PrefixTree later{next};
     REQUIRE(prefixes_through_a_file(folder.path / "prefixes.safetensors", before, later));
     CHECK(later.match(words).length == 3);
     REQUIRE(all_through_a_file(folder.path / "all.safetensors", from, same));
-    CHECK(same.next({0}) == Position{3});
+    CHECK(same.next(Sequence{0}) == Position{3});
 }
 
 } // namespace test_page

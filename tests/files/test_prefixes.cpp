@@ -67,7 +67,7 @@ Bytes saved(PrefixTree<M>& tree) {
     return disk.now.at("f")->now;
 }
 template <class M>
-FileResult<void> load_into(PrefixTree<M>& tree, const Bytes& bytes, Sequence s = {3}) {
+FileResult<void> load_into(PrefixTree<M>& tree, const Bytes& bytes, Sequence s = Sequence{3}) {
     Disk disk;
     disk.put("f", bytes);
     return load("f", tree, s, {.read = {.files = &disk}});
@@ -81,7 +81,7 @@ void check_equal(PrefixTree<M>& from, PrefixTree<N>& to) {
     CHECK(to.statistics().snapshots == from.statistics().snapshots);
     for (const auto& [tokens, salt] : requests) {
         CHECK(to.match(tokens, salt).length == from.match(tokens, salt).length);
-        const PrefixMatch match = to.attach({1}, tokens, salt);
+        const PrefixMatch match = to.attach(Sequence{1}, tokens, salt);
         CHECK(match.length == from.match(tokens, salt).length);
         CHECK(lacks(to.memory(), 1, first(match.length, tokens)) == "");
         leave(to, 1);
@@ -98,12 +98,13 @@ TEST_CASE("a prefix tree of a cache is loaded with all prefixes, whose cells are
     const std::string before = toy::member_portrait(from_memory);
     const Bytes file = saved(from);
     CHECK(toy::member_portrait(from_memory) == before);
-    Cache<PermutedV<float>> memory{{2, 1, 1}, {.sequences = 4, .cells = 60, .batch = 8}};
+    Cache<PermutedV<float>> memory{{.layers = 2, .kv_heads = 1, .head_dim = 1},
+                                   {.sequences = 4, .cells = 60, .batch = 8}};
     PrefixTree to{memory};
     REQUIRE(load_into(to, file));
-    CHECK(memory.next({3}) == Position{0});
+    CHECK(memory.next(Sequence{3}) == Position{0});
     CHECK(memory.cells() - memory.statistics().free == from_memory.cells() - from_memory.statistics().free);
-    CHECK(memory.statistics().paged_out == 0);
+    CHECK(memory.statistics().offloaded == 0);
     CHECK(to.statistics().hits + to.statistics().partial_hits + to.statistics().misses == 0);
     check_equal(from, to);
 }
@@ -122,7 +123,7 @@ TEST_CASE("prefix trees of states, of windows and of hybrids are loaded") {
     check(hybrid(), hybrid());
 }
 
-TEST_CASE("prefixes that do not fit are paged out to the host, or refused together") {
+TEST_CASE("prefixes that do not fit are offloaded to the host, or refused together") {
     toy::Full from_memory = full(100);
     PrefixTree from{from_memory};
     serve_all(from);
@@ -134,15 +135,15 @@ TEST_CASE("prefixes that do not fit are paged out to the host, or refused togeth
     CHECK(refused.error() == Reason::full);
     CHECK(none.statistics().nodes == 0);
     CHECK(small.statistics().free == 24);
-    CHECK(small.statistics().paged_out == 0);
-    PrefixTree<toy::Full> some{small, {.paged_bytes = 1000}};
+    CHECK(small.statistics().offloaded == 0);
+    PrefixTree<toy::Full> some{small, {.offloaded_bytes = 1000}};
     REQUIRE(load_into(some, file));
-    CHECK(some.statistics().paged_out > 0);
+    CHECK(some.statistics().offloaded > 0);
     CHECK(some.statistics().evictions == 0);
     check_equal(from, some);
     toy::Full large = full(100);
     PrefixTree<toy::Full> again{large};
-    REQUIRE(load_into(again, saved(some))); // from prefixes that are paged out
+    REQUIRE(load_into(again, saved(some))); // from prefixes that are offloaded
     check_equal(some, again);
 }
 
@@ -153,7 +154,7 @@ TEST_CASE("the prefix that was not used for the longest time is given up first a
         serve(from, 0, numbers(word, 4));
         leave(from, 0);
     }
-    CHECK(from.attach({0}, numbers(100, 4)).length == 4);
+    CHECK(from.attach(Sequence{0}, numbers(100, 4)).length == 4);
     leave(from, 0);
     toy::Full memory = full(100);
     PrefixTree to{memory};
@@ -172,7 +173,7 @@ TEST_CASE("each prefix of a chat is restored once while it is loaded") {
     for (int turn = 0; turn < 20; ++turn) {
         chat = chat + numbers(10 * turn, 2);
         REQUIRE(compute(memory, 0, chat));
-        REQUIRE(tree.insert({0}, chat));
+        REQUIRE(tree.insert(Sequence{0}, chat));
     }
     leave(tree, 0);
     serve(tree, 1, first(10, chat) + List{500});
@@ -182,10 +183,10 @@ TEST_CASE("each prefix of a chat is restored once while it is loaded") {
     memory.restored = 0;
     REQUIRE(load_into(tree, file));
     CHECK(memory.restored == 20 + 5 + 1); // the last one leaves the chat after five turns
-    CHECK(memory.next({3}) == Position{0});
+    CHECK(memory.next(Sequence{3}) == Position{0});
     CHECK(tree.statistics().snapshots == 21);
     CHECK(audit(tree) == "");
-    CHECK(tree.attach({1}, chat).length == 40);
+    CHECK(tree.attach(Sequence{1}, chat).length == 40);
     CHECK(lacks(memory, 1, chat) == "");
 }
 
@@ -202,7 +203,7 @@ TEST_CASE("a prefix is loaded behind its own first part, where another one of th
     tree.clear();
     REQUIRE(load_into(tree, file));
     for (const List& list : {left + List{1}, right, left + List{2}}) {
-        CHECK(tree.attach({1}, list).length == static_cast<std::int32_t>(list.size()));
+        CHECK(tree.attach(Sequence{1}, list).length == static_cast<std::int32_t>(list.size()));
         CHECK(lacks(memory, 1, list) == "");
         leave(tree, 1);
     }
@@ -229,7 +230,7 @@ TEST_CASE("a file of prefixes that contradict each other is unsuitable, and the 
         CHECK(refused.error() == FileReason::unsuitable);
         CHECK(to.statistics().nodes == 0);
         CHECK(memory.statistics().free == 100);
-        CHECK(memory.statistics().paged_out == 0);
+        CHECK(memory.statistics().offloaded == 0);
         return refused.error().message;
     };
     REQUIRE(load_into(to, with(file, {})));
@@ -245,7 +246,7 @@ TEST_CASE("a file of prefixes that contradict each other is unsuitable, and the 
     CHECK(refusal(disk.now.at("g")->now) == "f: it has no prefixes");
     disk.put("f", file);
     CHECK(load("f", memory, all_sequences, {.read = {.files = &disk}}).error().message == "f: it has no sequences");
-    toy::Full other{{3, 1, 1}, {.sequences = 4, .cells = 100, .batch = 8}};
+    toy::Full other{{.layers = 3, .kv_heads = 1, .head_dim = 1}, {.sequences = 4, .cells = 100, .batch = 8}};
     PrefixTree tree{other};
     CHECK(load_into(tree, file).error().message == "f: part 0: it has 2 layers, expected 3");
 }
@@ -301,7 +302,7 @@ TEST_CASE("a lack of memory while a tree is saved or loaded leaves it as it was,
     const auto check = [&] {
         CHECK(to.statistics().nodes == 0);
         CHECK(memory.member<toy::Full>().statistics().free == 100);
-        CHECK(memory.member<toy::Full>().statistics().paged_out == 0);
+        CHECK(memory.member<toy::Full>().statistics().offloaded == 0);
         CHECK(memory.member<toy::Recurrent>().statistics().used == 0);
     };
     CHECK(failures_of(load_it, check) > 20);

@@ -34,14 +34,14 @@ std::vector<float> row(int layer, int position, int dim, int first) {
 
 /// Saves positions 2 to 6 of a sequence whose cells alternate with those of another one. Layer 1 uses those of layer 0.
 template <class Layout>
-void save_cache(const Folder& folder, std::optional<PageTo> to = {}) {
+void save_cache(const Folder& folder, std::optional<OffloadTo> to = {}) {
     const LayerShape narrow{heads, 4, 3};
     LayerShape sharing = narrow;
     sharing.shares_layer = 0;
-    Cache<Layout> cache{CacheShape{std::vector<LayerShape>{narrow, sharing, {heads, 6, 5}}},
+    Cache<Layout> cache{CacheShape{.each_layer = std::vector<LayerShape>{narrow, sharing, {heads, 6, 5}}},
                         {.sequences = 2, .capacity = 16, .batch = 2}};
     for (int p = 0; p < 8; ++p) {
-        auto pass = cache.begin(Tokens{}.add({1}, {p}).add({0}, {p})).value();
+        auto pass = cache.begin(BatchBuilder{}.add(Sequence{1}, Position{p}).add(Sequence{0}, Position{p})).value();
         for (const int layer : {0, 2}) {
             const LayerShape& shape = cache.shape()[layer];
             auto keys = row(layer, 100, shape.key_dim, 0);
@@ -52,8 +52,8 @@ void save_cache(const Folder& folder, std::optional<PageTo> to = {}) {
         }
         pass.commit();
     }
-    CellSnapshot snapshot = cache.snapshot({0}, {2}, {7}).value();
-    if (to) cache.page_out(snapshot, *to);
+    CellSnapshot snapshot = cache.snapshot(Sequence{0}, Position{2}, Position{7}).value();
+    if (to) cache.offload(snapshot, *to);
     REQUIRE(save(folder.path / "f", cache, snapshot,
                  {.model = "tiny \"model\"", .notes = {{"chat", "[1, \"\xe2\x82\xac\"]"}}}));
 }
@@ -86,7 +86,7 @@ def check_cache(metadata, tensors, dtype_of_keys, dtype_of_values):
 } // namespace
 
 TEST_CASE("Python reads the snapshot of a cache, wherever its rows are") {
-    for (const std::optional<PageTo> to : {std::optional<PageTo>{}, {PageTo::host}, {PageTo::backend}}) {
+    for (const std::optional<OffloadTo> to : {std::optional<OffloadTo>{}, {OffloadTo::host}, {OffloadTo::backend}}) {
         const Folder folder;
         save_cache<PermutedV<half>>(folder, to);
         const PythonOutcome outcome =
@@ -123,12 +123,14 @@ check_cache(metadata, tensors, "float32", "float32")
 
 TEST_CASE("Python reads the snapshot of a hybrid, with the names of its members") {
     const Folder folder;
-    toy::Memory hybrid{toy::layers, toy::Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
-                       toy::Full{{2, 1, 1}, {.sequences = 2, .capacity = 20, .batch = 8}},
-                       toy::Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .snapshots = 1}}};
+    toy::Memory hybrid{
+        toy::layers,
+        toy::Sliding{{.layers = 4, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
+        toy::Full{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 20, .batch = 8}},
+        toy::Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .snapshots = 1}}};
     REQUIRE(toy::feed(hybrid, toy::text(1, 0, 3, 90) + toy::text(0, 0, 4, 1)));
     REQUIRE(toy::feed(hybrid, toy::text(0, 4, 6, 5)));
-    REQUIRE(save(folder.path / "f", hybrid, hybrid.snapshot({0}).value()));
+    REQUIRE(save(folder.path / "f", hybrid, hybrid.snapshot(Sequence{0}).value()));
     const PythonOutcome outcome = run_python(folder, R"(
 metadata, tensors = tensors_of("f")
 assert is_whole("f")

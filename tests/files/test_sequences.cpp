@@ -27,7 +27,7 @@ using numbers::values;
 
 using Numbers = numbers::Cache<>;
 
-const CacheShape shape{2, 1, 2, 1};
+const CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 1};
 
 Numbers cache(std::int32_t cells = 8) {
     return {shape, {.sequences = 3, .cells = cells, .batch = 8}};
@@ -56,9 +56,11 @@ FileResult<void> load_into(M& memory, Sequence s, const Bytes& bytes) {
 
 /// A hybrid whose recurrent member has room for so many snapshots.
 toy::Memory hybrid(int snapshots, int cells = 40) {
-    return toy::Memory{toy::layers, toy::Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
-                       toy::Full{{2, 1, 1}, {.sequences = 2, .cells = cells, .batch = 8}},
-                       toy::Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 1, .snapshots = snapshots}}};
+    return toy::Memory{
+        toy::layers,
+        toy::Sliding{{.layers = 4, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
+        toy::Full{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .cells = cells, .batch = 8}},
+        toy::Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 1, .snapshots = snapshots}}};
 }
 
 } // namespace
@@ -66,14 +68,14 @@ toy::Memory hybrid(int snapshots, int cells = 40) {
 TEST_CASE("what a sequence remembers is loaded into another layout, element type and window") {
     Numbers from = filled();
     const std::string before = numbers::portrait(from);
-    const Bytes file = saved(from, {0});
+    const Bytes file = saved(from, Sequence{0});
     CHECK(numbers::portrait(from) == before);
     CHECK(from.statistics().snapshots == 0);
     const auto check = [&](auto to) {
-        REQUIRE(load_into(to, {1}, file));
+        REQUIRE(load_into(to, Sequence{1}, file));
         CHECK(values(to, 1) == Values{1, 2, 3, 4, 5});
-        CHECK(to.next({1}) == Position{5});
-        CHECK(to.statistics().paged_out == 0);
+        CHECK(to.next(Sequence{1}) == Position{5});
+        CHECK(to.statistics().offloaded == 0);
     };
     const CacheLimits limits{.sequences = 2, .capacity = 16, .batch = 4};
     check(cache());
@@ -83,72 +85,72 @@ TEST_CASE("what a sequence remembers is loaded into another layout, element type
 
 TEST_CASE("a sequence gives up its own tokens for what is loaded, or keeps them if the memory refuses") {
     Numbers from = filled();
-    const Bytes file = saved(from, {0});
+    const Bytes file = saved(from, Sequence{0});
     Numbers to = cache();
     numbers::feed(to, prompt(0, 0, {6, 6, 6}));
     numbers::feed(to, prompt(1, 0, {7, 7, 7, 7}));
     const std::string before = numbers::portrait(to);
-    const auto refused = load_into(to, {0}, file); // 1 + 3 cells are free
+    const auto refused = load_into(to, Sequence{0}, file); // 1 + 3 cells are free
     REQUIRE_FALSE(refused);
     CHECK(refused.error() == Reason::full);
     CHECK(refused.error() == FileReason::refused);
     CHECK(refused.error().message == "f: the memory refuses: " + to_string(refused.error().refusal));
     CHECK(numbers::portrait(to) == before);
-    REQUIRE(load_into(to, {1}, file));
+    REQUIRE(load_into(to, Sequence{1}, file));
     CHECK(values(to, 1) == Values{1, 2, 3, 4, 5});
     CHECK(values(to, 0) == Values{6, 6, 6});
 }
 
 TEST_CASE("saving a sequence ends no schedule") {
     numbers::Cache<SlidingWindow<2>> from{shape, {.sequences = 2, .capacity = 20, .batch = 8}};
-    REQUIRE(from.schedule({0}, {5}));
+    REQUIRE(from.schedule(Sequence{0}, Position{5}));
     numbers::feed(from, prompt(0, 0, {1, 2, 3, 4, 5}));
-    CHECK_FALSE(saved(from, {0}).empty());
+    CHECK_FALSE(saved(from, Sequence{0}).empty());
     numbers::feed(from, prompt(0, 5, {6, 7, 8, 9}));
-    CHECK(from.can_resume({0}, {5}));
-    CHECK(from.snapshot({0}, {0}, {5}).value().to() == Position{5});
-    CHECK_FALSE(from.can_resume({0}, {5})); // this one ended it
+    CHECK(from.can_resume(Sequence{0}, Position{5}));
+    CHECK(from.snapshot(Sequence{0}, Position{0}, Position{5}).value().to() == Position{5});
+    CHECK_FALSE(from.can_resume(Sequence{0}, Position{5})); // this one ended it
 }
 
 TEST_CASE("a file whose members end at different positions is unsuitable for a hybrid") {
     toy::Memory from = hybrid(1);
     REQUIRE(toy::feed(from, toy::text(0, 0, 8)));
-    const Bytes file = saved(from, {0});
+    const Bytes file = saved(from, Sequence{0});
     for (const std::string end : {"5", "9", "2147483647"}) {
         toy::Memory to = hybrid(1);
-        const auto refused = load_into(to, {1}, disk::with(file, {{"members.2.to", end}}));
+        const auto refused = load_into(to, Sequence{1}, disk::with(file, {{"members.2.to", end}}));
         REQUIRE_FALSE(refused);
         CHECK(refused.error() == FileReason::unsuitable);
         CHECK(refused.error().message
               == "f: member 2: its snapshot ends at position " + end + ", expected 8, as in the members before");
-        CHECK(to.next({1}) == Position{0});
+        CHECK(to.next(Sequence{1}) == Position{0});
     }
 }
 
 TEST_CASE("a sequence without tokens is saved, and empties the one that loads it") {
     Numbers from = filled();
-    const Bytes file = saved(from, {2});
-    REQUIRE(load_into(from, {0}, file));
-    CHECK(from.next({0}) == Position{0});
-    CHECK(from.tokens({0}) == 0);
-    CHECK(from.tokens({1}) == 2);
+    const Bytes file = saved(from, Sequence{2});
+    REQUIRE(load_into(from, Sequence{0}, file));
+    CHECK(from.next(Sequence{0}) == Position{0});
+    CHECK(from.tokens(Sequence{0}) == 0);
+    CHECK(from.tokens(Sequence{1}) == 2);
 }
 
 TEST_CASE("a sequence of a hybrid is saved with all members; a refusal leaves the file and the memory") {
     toy::Memory from = hybrid(1);
     REQUIRE(toy::feed(from, toy::text(0, 0, 8)));
     REQUIRE(toy::feed(from, toy::text(0, 8, 5)));
-    const Bytes file = saved(from, {0});
+    const Bytes file = saved(from, Sequence{0});
     toy::Memory to = hybrid(0);
-    REQUIRE(load_into(to, {1}, file));
-    CHECK(to.next({1}) == Position{13});
+    REQUIRE(load_into(to, Sequence{1}, file));
+    CHECK(to.next(Sequence{1}) == Position{13});
     REQUIRE(toy::feed(from, toy::text(0, 13, 2)));
     REQUIRE(toy::feed(to, toy::text(1, 13, 2)));
     const auto state = [](const toy::Memory& m, Sequence s) {
         const auto& states = m.member<toy::Recurrent>();
         return states.view<toy::Hash>(0, states.state(s))(0);
     };
-    CHECK(state(to, {1}) == state(from, {0}));
+    CHECK(state(to, Sequence{1}) == state(from, Sequence{0}));
 
     Disk disk;
     disk.put("f", file);
@@ -161,14 +163,14 @@ TEST_CASE("a sequence of a hybrid is saved with all members; a refusal leaves th
     CHECK(disk.now.size() == 1);
     toy::Memory small = hybrid(0, 12);
     const std::string nothing = toy::portrait(small);
-    CHECK(load_into(small, {0}, file).error() == Reason::full);
+    CHECK(load_into(small, Sequence{0}, file).error() == Reason::full);
     CHECK(toy::portrait(small) == nothing);
     CHECK(toy::portrait(to) == before);
 }
 
 TEST_CASE("a file with a byte changed, or cut off, leaves the sequence as it was") {
     Numbers from = filled();
-    const Bytes whole = saved(from, {0});
+    const Bytes whole = saved(from, Sequence{0});
     Numbers to = cache();
     numbers::feed(to, prompt(0, 0, {6, 6, 6}));
     const std::string before = numbers::portrait(to);
@@ -176,8 +178,8 @@ TEST_CASE("a file with a byte changed, or cut off, leaves the sequence as it was
         Bytes bytes = whole;
         bytes[at] ^= std::byte{0x10};
         CAPTURE(at);
-        CHECK_FALSE(load_into(to, {0}, bytes));
-        CHECK_FALSE(load_into(to, {0}, Bytes{whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(at)}));
+        CHECK_FALSE(load_into(to, Sequence{0}, bytes));
+        CHECK_FALSE(load_into(to, Sequence{0}, Bytes{whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(at)}));
     }
     CHECK(numbers::portrait(to) == before);
 }
@@ -188,7 +190,7 @@ TEST_CASE("a crash while a sequence is saved leaves the old file or the new one"
     REQUIRE(save("f", from, Sequence{0}, {.write = {.files = &first}}));
     for (int call = 0; call < first.calls; ++call) {
         Disk disk;
-        disk.put("f", saved(from, {1}));
+        disk.put("f", saved(from, Sequence{1}));
         disk.crash_at = call;
         CAPTURE(call);
         try {
@@ -229,12 +231,12 @@ TEST_CASE("a lack of memory while a sequence is saved or loaded changes nothing"
 TEST_CASE("a sequence can be given as a number in braces") {
     const Folder folder;
     Numbers from = filled();
-    REQUIRE(save(folder.path / "f", from, {0}, {.model = "tiny", .notes = {{"a", "x"}}}));
+    REQUIRE(save(folder.path / "f", from, Sequence{0}, {.model = "tiny", .notes = {{"a", "x"}}}));
     CHECK(read_notes(folder.path / "f").value() == FileNotes{{"a", "x"}});
     Numbers to = cache();
-    CHECK(load(folder.path / "f", to, {2}, {.model = "huge"}).error() == FileReason::unsuitable);
-    CHECK(load(folder.path / "f", to, {2}, {.notes = {{"a", "y"}}}).error() == FileReason::unsuitable);
-    REQUIRE(load(folder.path / "f", to, {1}, {.model = "tiny"}));
+    CHECK(load(folder.path / "f", to, Sequence{2}, {.model = "huge"}).error() == FileReason::unsuitable);
+    CHECK(load(folder.path / "f", to, Sequence{2}, {.notes = {{"a", "y"}}}).error() == FileReason::unsuitable);
+    REQUIRE(load(folder.path / "f", to, Sequence{1}, {.model = "tiny"}));
     CHECK(values(to, 1) == Values{1, 2, 3, 4, 5});
 }
 

@@ -34,7 +34,8 @@ using numbers::values;
 using Numbers = numbers::Cache<>;
 
 Numbers cache(std::int32_t sequences = 3, std::int32_t capacity = 8) {
-    return {{2, 1, 2, 1}, {.sequences = sequences, .capacity = capacity, .batch = 8}};
+    return {{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 1},
+            {.sequences = sequences, .capacity = capacity, .batch = 8}};
 }
 
 Numbers filled() {
@@ -108,24 +109,24 @@ const std::map<std::string, std::string> of_two{
 
 } // namespace
 
-TEST_CASE("a snapshot that is saved in place or paged out is the same when it is loaded") {
+TEST_CASE("a snapshot that is saved in place or offloaded is the same when it is loaded") {
     for (const int where : {0, 1, 2}) {
         Numbers from = filled();
-        CellSnapshot snapshot = from.snapshot({0}, {1}, {5}).value();
-        if (where != 0) from.page_out(snapshot, where == 1 ? PageTo::host : PageTo::backend);
+        CellSnapshot snapshot = from.snapshot(Sequence{0}, Position{1}, Position{5}).value();
+        if (where != 0) from.offload(snapshot, where == 1 ? OffloadTo::host : OffloadTo::backend);
         const std::string before = numbers::portrait(from);
         const Bytes file = saved(from, snapshot);
         CHECK(numbers::portrait(from) == before);
         Numbers to = cache(2, 6);
         numbers::feed(to, prompt(1, 0, {7}));
         const CellSnapshot found = loaded(file, to).value();
-        CHECK(found.is_paged_out());
+        CHECK(found.is_offloaded());
         CHECK(found.from() == Position{1});
         CHECK(found.to() == Position{5});
         CHECK(found.tokens() == 4);
-        CHECK(to.statistics().paged_bytes == found.bytes());
+        CHECK(to.statistics().offloaded_bytes == found.bytes());
         CHECK(to.statistics().free == to.cells() - 1);
-        REQUIRE(to.restore({1}, found));
+        REQUIRE(to.restore(Sequence{1}, found));
         CHECK(values(to, 1) == Values{2, 3, 4, 5, 7});
         CHECK(numbers::values_of(numbers::held(to, 1, 1)) == Values{2, 3, 4, 5, 7});
         CHECK(saved(to, found) == file);
@@ -134,15 +135,15 @@ TEST_CASE("a snapshot that is saved in place or paged out is the same when it is
 
 TEST_CASE("a snapshot is loaded into another layout, element type, window and backend") {
     Numbers from = filled();
-    const Bytes file = saved(from, from.snapshot({0}).value());
+    const Bytes file = saved(from, from.snapshot(Sequence{0}).value());
     const auto check = [&](auto to) {
         auto found = loaded(file, to).value();
-        REQUIRE(to.page_in(found));
-        REQUIRE(to.restore({0}, found));
+        REQUIRE(to.reload(found));
+        REQUIRE(to.restore(Sequence{0}, found));
         CHECK(values(to, 0) == Values{1, 2, 3, 4, 5, 6});
         CHECK(numbers::values_of(numbers::held(to, 0, 1)) == Values{1, 2, 3, 4, 5, 6});
     };
-    const CacheShape shape{2, 1, 2, 1};
+    const CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 1};
     const CacheLimits limits{.sequences = 1, .capacity = 16, .batch = 4};
     check(Cache<PermutedV<half>>{shape, limits});
     check(Cache<StandardV<bf16, float>>{shape, limits});
@@ -155,7 +156,7 @@ TEST_CASE("a snapshot is loaded into another layout, element type, window and ba
 
 TEST_CASE("a snapshot whose keys are rotated in other pairs is refused, and nothing has changed") {
     using Rotated = Cache<StandardV<float>, FullCausal, RopeShift<RunTimePairing>>;
-    const CacheShape shape{2, 1, 8};
+    const CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = 8};
     const CacheLimits limits{.sequences = 1, .capacity = 16, .batch = 8};
     const auto made = [&](bool interleaved, int dims = 8, int begin = 0) {
         Rotated cache{shape, limits, {}, {rope_frequencies(dims), {interleaved}, begin}};
@@ -163,7 +164,7 @@ TEST_CASE("a snapshot whose keys are rotated in other pairs is refused, and noth
         return cache;
     };
     Rotated from = made(true);
-    const Bytes file = saved(from, from.snapshot({0}).value());
+    const Bytes file = saved(from, from.snapshot(Sequence{0}).value());
     Rotated same = made(true);
     CHECK(loaded(file, same).value().tokens() == 3);
     for (Rotated& other : std::array{made(false), made(true, 4), made(true, 4, 4)}) {
@@ -181,28 +182,28 @@ TEST_CASE("a snapshot whose keys are rotated in other pairs is refused, and noth
 }
 
 TEST_CASE("halves are loaded as bfloat16, and bfloat16 as halves") {
-    const CacheShape shape{2, 1, 2, 1};
+    const CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 1};
     const CacheLimits limits{.sequences = 1, .capacity = 16, .batch = 8};
     Cache<StandardV<half>> halves{shape, limits};
     numbers::feed(halves, prompt(0, 0, {1.5F, -2, 300}));
     Cache<StandardV<bf16>> brains{shape, limits};
-    REQUIRE(brains.restore({0}, loaded(saved(halves, halves.snapshot({0}).value()), brains).value()));
+    REQUIRE(brains.restore(Sequence{0}, loaded(saved(halves, halves.snapshot(Sequence{0}).value()), brains).value()));
     CHECK(values(brains, 0) == Values{-2, 1.5F, 300});
-    REQUIRE(halves.remove({0}, {0}, to_end));
-    REQUIRE(halves.restore({0}, loaded(saved(brains, brains.snapshot({0}).value()), halves).value()));
+    REQUIRE(halves.remove(Sequence{0}, Position{0}, to_end));
+    REQUIRE(halves.restore(Sequence{0}, loaded(saved(brains, brains.snapshot(Sequence{0}).value()), halves).value()));
     CHECK(values(halves, 0) == Values{-2, 1.5F, 300});
 }
 
 TEST_CASE("formats of one plane and of two go through files as they are, and become no others") {
     using cellar_test::BlocksOf32;
     using cellar_test::ScaledHeads;
-    const CacheShape shape{2, 2, 64};
+    const CacheShape shape{.layers = 2, .kv_heads = 2, .head_dim = 64};
     const CacheLimits limits{.sequences = 2, .capacity = 16, .batch = 8};
     const auto make = [&]<class Layout>(Layout) {
         return Cache<Layout, FullCausal, UnrotatedShift, HostBackend>{shape, limits};
     };
     const auto fill = [](auto& cache) {
-        auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 5}).value();
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 5}).value();
         std::vector<float> rows(5 * 2 * 64);
         for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i % 97) - 40;
         for (const int layer : {0, 1}) pass.put(layer, rows, rows);
@@ -210,12 +211,12 @@ TEST_CASE("formats of one plane and of two go through files as they are, and bec
     };
     auto from = make(StandardV<ScaledHeads, BlocksOf32>{});
     fill(from);
-    const Bytes file = saved(from, from.snapshot({0}).value());
+    const Bytes file = saved(from, from.snapshot(Sequence{0}).value());
     auto to = make(Blocked<ScaledHeads, 4, BlocksOf32>{});
-    REQUIRE(to.restore({1}, loaded(file, to).value()));
-    auto snapshot = to.snapshot({1}).value();
+    REQUIRE(to.restore(Sequence{1}, loaded(file, to).value()));
+    auto snapshot = to.snapshot(Sequence{1}).value();
     CHECK(saved(to, snapshot) == file);
-    to.page_out(snapshot);
+    to.offload(snapshot);
     CHECK(saved(to, snapshot) == file);
 
     Disk disk;
@@ -234,23 +235,23 @@ TEST_CASE("formats of one plane and of two go through files as they are, and bec
     CHECK(refusal(file, plain_keys)
           == "f: its layers.0.keys has elements of type 'test_scaled_heads', expected F32, F16 or BF16");
     fill(plain_keys);
-    CHECK(refusal(saved(plain_keys, plain_keys.snapshot({0}).value()), from)
+    CHECK(refusal(saved(plain_keys, plain_keys.snapshot(Sequence{0}).value()), from)
           == "f: it has no layers.0.key_scales, expected [5, 2, 1]");
 }
 
 TEST_CASE("a window is loaded by a window that it covers, and refused by one that sees more") {
     using Narrow = Cache<StandardV<float>, SlidingWindow<3>>;
     const CacheLimits limits{.sequences = 2, .capacity = 100, .batch = 4};
-    const CacheShape shape{2, 1, 2, 1};
+    const CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 1};
     Narrow from{shape, limits};
     for (int p = 0; p < 12; p += 4) {
         const auto x = static_cast<float>(p);
         numbers::feed(from, prompt(0, p, {x, x + 1, x + 2, x + 3}));
     }
-    const Bytes file = saved(from, from.snapshot({0}).value());
+    const Bytes file = saved(from, from.snapshot(Sequence{0}).value());
     Narrow same{shape, limits};
-    REQUIRE(same.restore({1}, loaded(file, same).value()));
-    CHECK(same.next({1}) == Position{12});
+    REQUIRE(same.restore(Sequence{1}, loaded(file, same).value()));
+    CHECK(same.next(Sequence{1}) == Position{12});
     Cache<StandardV<float>, SlidingWindow<2>> narrower{shape, limits};
     CHECK(loaded(file, narrower));
     Cache<StandardV<float>, SlidingWindow<6>> wider{shape, limits};
@@ -260,16 +261,16 @@ TEST_CASE("a window is loaded by a window that it covers, and refused by one tha
 }
 
 TEST_CASE("a snapshot without tokens is saved and loaded, and a sequence goes on where it ends") {
-    const CacheShape shape{2, 1, 2, 1};
+    const CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 1};
     const CacheLimits limits{.sequences = 2, .capacity = 40, .batch = 10};
     Cache<StandardV<float>, ChunkedAttention<4>> from{shape, limits};
     numbers::feed(from, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
-    REQUIRE(from.restore({0}, Position{4}));
-    const Bytes file = saved(from, from.snapshot({0}).value());
+    REQUIRE(from.restore(Sequence{0}, Position{4}));
+    const Bytes file = saved(from, from.snapshot(Sequence{0}).value());
     const auto check = [&](auto& to, int s) {
-        REQUIRE(to.restore({s}, loaded(file, to).value()));
-        CHECK(to.tokens({s}) == 0);
-        CHECK(to.next({s}) == Position{4});
+        REQUIRE(to.restore(Sequence{s}, loaded(file, to).value()));
+        CHECK(to.tokens(Sequence{s}) == 0);
+        CHECK(to.next(Sequence{s}) == Position{4});
         numbers::feed(to, prompt(s, 4, {20, 21}));
         CHECK(values(to, s) == Values{20, 21});
     };
@@ -281,36 +282,38 @@ TEST_CASE("a snapshot without tokens is saved and loaded, and a sequence goes on
 }
 
 TEST_CASE("the inputs of an encoder are saved and loaded, and are no snapshot of a cache") {
-    const CacheShape shape{2, 1, 2, 1};
+    const CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 1};
     const CacheLimits limits{.sequences = 2, .capacity = 10, .batch = 6};
     EncoderMemory<> from{shape, limits};
     for (const int p : {3, 7}) {
-        auto pass = from.write({0}, {p}, 2).value();
+        auto pass = from.write(Sequence{0}, Position{p}, 2).value();
         const std::vector<float> k(4, static_cast<float>(p));
         for (int layer = 0; layer < 2; ++layer) pass.put(layer, k, std::vector<float>{1, 2});
         pass.commit();
     }
-    const Bytes file = saved(from, from.snapshot({0}).value());
+    const Bytes file = saved(from, from.snapshot(Sequence{0}).value());
     EncoderMemory<PermutedV<half>> to{shape, limits};
-    REQUIRE(to.restore({1}, loaded(file, to).value()));
-    CHECK(to.tokens({1}) == 4);
-    CHECK(to.range({1}) == PositionRange{{3}, {7}});
+    REQUIRE(to.restore(Sequence{1}, loaded(file, to).value()));
+    CHECK(to.tokens(Sequence{1}) == 4);
+    CHECK(to.range(Sequence{1}) == PositionRange{Position{3}, Position{7}});
     Numbers other = cache();
     CHECK(refusal(file, other) == "f: it has no snapshot of a cache");
-    CHECK(refusal(saved(other, other.snapshot({0}).value()), to) == "f: it has no snapshot of an encoder memory");
+    CHECK(refusal(saved(other, other.snapshot(Sequence{0}).value()), to)
+          == "f: it has no snapshot of an encoder memory");
 }
 
-TEST_CASE("an input of an encoder with more tokens than are saved at once is the same in place and paged out") {
+TEST_CASE("an input of an encoder with more tokens than are saved at once is the same in place and offloaded") {
     constexpr int tokens = 300; // of 4 KiB: 256 at once
-    EncoderMemory<StandardV<float>> memory{{1, 1, 1024, 1}, {.sequences = 1, .capacity = tokens, .batch = tokens}};
+    EncoderMemory<StandardV<float>> memory{{.layers = 1, .kv_heads = 1, .head_dim = 1024, .value_dim = 1},
+                                           {.sequences = 1, .capacity = tokens, .batch = tokens}};
     std::vector<float> keys;
     for (int i = 0; i < tokens; ++i) keys.resize(keys.size() + 1024, static_cast<float>(i));
-    auto pass = memory.write({0}, {3}, tokens).value();
+    auto pass = memory.write(Sequence{0}, Position{3}, tokens).value();
     pass.put(0, keys, Values(tokens, 1));
     pass.commit();
-    CellSnapshot snapshot = memory.snapshot({0}).value();
+    CellSnapshot snapshot = memory.snapshot(Sequence{0}).value();
     const Bytes in_place = saved(memory, snapshot);
-    memory.page_out(snapshot);
+    memory.offload(snapshot);
     const bool is_same = saved(memory, snapshot) == in_place;
     CHECK(is_same);
 }
@@ -318,42 +321,47 @@ TEST_CASE("an input of an encoder with more tokens than are saved at once is the
 TEST_CASE("a hybrid is saved and loaded with all members, and a refusal names the member") {
     using toy::Recurrent;
     const auto make = [](int capacity) {
-        return toy::Memory{toy::layers, toy::Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
-                           toy::Full{{2, 1, 1}, {.sequences = 2, .capacity = capacity, .batch = 8}},
-                           Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 1, .snapshots = 1}}};
+        return toy::Memory{
+            toy::layers,
+            toy::Sliding{{.layers = 4, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
+            toy::Full{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = capacity, .batch = 8}},
+            Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .rollback = 1, .snapshots = 1}}};
     };
     const auto state = [](const toy::Memory& m, int s) {
-        return m.member<Recurrent>().view<toy::Hash>(0, m.member<Recurrent>().state({s}))(0);
+        return m.member<Recurrent>().view<toy::Hash>(0, m.member<Recurrent>().state(Sequence{s}))(0);
     };
     toy::Memory from = make(20);
     REQUIRE(toy::feed(from, toy::text(0, 0, 8)));
     REQUIRE(toy::feed(from, toy::text(0, 8, 5)));
-    auto snapshot = from.snapshot({0}).value();
+    auto snapshot = from.snapshot(Sequence{0}).value();
     const Bytes in_place = saved(from, snapshot);
-    from.page_out(snapshot);
+    from.offload(snapshot);
     CHECK(saved(from, snapshot) == in_place);
-    from.page_out(snapshot, PageTo::backend);
+    from.offload(snapshot, OffloadTo::backend);
     toy::Memory to = make(30);
     const auto found = loaded(in_place, to).value();
     CHECK(found.bytes() == snapshot.bytes());
-    REQUIRE(to.restore({1}, found));
-    CHECK(to.next({1}) == Position{13});
+    REQUIRE(to.restore(Sequence{1}, found));
+    CHECK(to.next(Sequence{1}) == Position{13});
     CHECK(state(to, 1) == state(from, 0));
     CHECK(toy::feed(to, toy::text(1, 13, 3)));
     using Other = Hybrid<toy::Pattern, toy::Sliding, toy::Full, RecurrentMemory<States<toy::Hash>>>;
-    Other wide{toy::layers, toy::Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
-               toy::Full{{2, 1, 1}, {.sequences = 2, .capacity = 20, .batch = 8}},
+    Other wide{toy::layers,
+               toy::Sliding{{.layers = 4, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
+               toy::Full{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 20, .batch = 8}},
                Recurrent{{1, {{3}}}, {.sequences = 2, .batch = 8}}};
     CHECK(refusal(in_place, wide) == "f: member 2: its members.2.layers.0.states.0 is [1], expected [3]");
-    CHECK(wide.member<toy::Full>().statistics().paged_out == 0);
+    CHECK(wide.member<toy::Full>().statistics().offloaded == 0);
 }
 
 TEST_CASE("a file of another shape or model is refused, and the message says what was expected") {
     Numbers from = filled();
-    const Bytes file = saved(from, from.snapshot({0}).value(), {.model = "tiny"});
-    Numbers one{{1, 1, 2, 1}, {.sequences = 1, .capacity = 8, .batch = 8}};
+    const Bytes file = saved(from, from.snapshot(Sequence{0}).value(), {.model = "tiny"});
+    Numbers one{{.layers = 1, .kv_heads = 1, .head_dim = 2, .value_dim = 1},
+                {.sequences = 1, .capacity = 8, .batch = 8}};
     CHECK(refusal(file, one) == "f: it has 2 layers, expected 1");
-    Numbers three{{3, 1, 2, 1}, {.sequences = 1, .capacity = 8, .batch = 8}};
+    Numbers three{{.layers = 3, .kv_heads = 1, .head_dim = 2, .value_dim = 1},
+                  {.sequences = 1, .capacity = 8, .batch = 8}};
     CHECK(refusal(file, three) == "f: it has 2 layers, expected 3");
     auto without_layers = of_two;
     without_layers.erase("layers");
@@ -361,20 +369,22 @@ TEST_CASE("a file of another shape or model is refused, and the message says wha
     const LayerShape layer{1, 2, 1};
     LayerShape sharing = layer;
     sharing.shares_layer = 0;
-    Numbers second{CacheShape{std::vector<LayerShape>{layer, sharing, layer}},
+    Numbers second{CacheShape{.each_layer = std::vector<LayerShape>{layer, sharing, layer}},
                    {.sequences = 1, .capacity = 8, .batch = 8}};
     CHECK(refusal(file, second) == "f: it has no layers.2.keys, expected [6, 1, 2]");
-    Numbers wide{{2, 1, 2, 4}, {.sequences = 1, .capacity = 8, .batch = 8}};
+    Numbers wide{{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 4},
+                 {.sequences = 1, .capacity = 8, .batch = 8}};
     CHECK(refusal(file, wide) == "f: its layers.0.values is [6, 1, 1], expected [6, 1, 4]");
     CHECK(refusal(file, from, {.model = "huge"}) == "f: its model is 'tiny', expected 'huge'");
     CHECK(loaded(file, from, {.model = "tiny"}));
     CHECK(loaded(file, from));
-    CHECK(from.statistics().paged_out == 0);
+    CHECK(from.statistics().offloaded == 0);
 }
 
 TEST_CASE("the model of a file is quoted in one line, whatever it is") {
     Numbers from = filled();
-    const Bytes file = saved(from, from.snapshot({0}).value(), {.model = "a\n\x1b[31m" + std::string(1000, 'b')});
+    const Bytes file =
+        saved(from, from.snapshot(Sequence{0}).value(), {.model = "a\n\x1b[31m" + std::string(1000, 'b')});
     const std::string quoted = "'a??[31m" + std::string(53, 'b') + "...'";
     CHECK(refusal(file, from, {.model = "huge"}) == "f: its model is " + quoted + ", expected 'huge'");
 }
@@ -382,7 +392,7 @@ TEST_CASE("the model of a file is quoted in one line, whatever it is") {
 TEST_CASE("a disk that fails while a snapshot is loaded is an error of the disk") {
     Numbers from = filled();
     Disk disk;
-    disk.put("f", saved(from, from.snapshot({0}).value()));
+    disk.put("f", saved(from, from.snapshot(Sequence{0}).value()));
     const auto load_and_count = [&] {
         disk.calls = 0;
         return load("f", from, {.read = {.files = &disk}});
@@ -404,7 +414,8 @@ TEST_CASE("notes are stored with a snapshot, and are read without the data") {
     const FileNotes notes{
         {"chat", "[1, 2]\n\"\xe2\x82\xac\""}, {"", ""}, {"model", "not a model"}, {"snapshot.kind", "7"}};
     Disk disk;
-    REQUIRE(save("f", from, from.snapshot({0}).value(), {.model = "tiny", .notes = notes, .write = {.files = &disk}}));
+    REQUIRE(save("f", from, from.snapshot(Sequence{0}).value(),
+                 {.model = "tiny", .notes = notes, .write = {.files = &disk}}));
     CHECK(read_notes("f", {.files = &disk}).value() == notes);
     Bytes file = disk.now.at("f")->now;
     CHECK(loaded(file, from, {.model = "tiny", .notes = notes}));
@@ -420,7 +431,7 @@ TEST_CASE("notes are stored with a snapshot, and are read without the data") {
     disk.put("f", file);
     CHECK(read_notes("f", {.files = &disk}).error() == FileReason::altered);
     CHECK(read_notes("g", {.files = &disk}).error() == FileReason::cannot_open);
-    REQUIRE(save("f", from, from.snapshot({0}).value(), {.model = "tiny", .write = {.files = &disk}}));
+    REQUIRE(save("f", from, from.snapshot(Sequence{0}).value(), {.model = "tiny", .write = {.files = &disk}}));
     CHECK(read_notes("f", {.files = &disk}).value().empty());
     CHECK(violation_of([&] {
               static_cast<void>(save("f", from, Sequence{0}, {.notes = {{"a", "\xff"}}, .write = {.files = &disk}}));
@@ -430,7 +441,7 @@ TEST_CASE("notes are stored with a snapshot, and are read without the data") {
 
 TEST_CASE("a file with other notes is refused, and nothing changes") {
     Numbers from = filled();
-    const Bytes file = saved(from, from.snapshot({0}).value(), {.notes = {{"a", "x"}, {"b", "y"}}});
+    const Bytes file = saved(from, from.snapshot(Sequence{0}).value(), {.notes = {{"a", "x"}, {"b", "y"}}});
     const std::string before = numbers::portrait(from);
     CHECK(loaded(file, from, {.notes = {{"b", "y"}}}));
     CHECK(refusal(file, from, {.notes = {{"a", "x"}, {"b", "z"}}}) == "f: its note 'b' is 'y', expected 'z'");
@@ -468,7 +479,7 @@ TEST_CASE("a file whose snapshot contradicts itself is refused, and nothing chan
 
 TEST_CASE("a saved snapshot with any byte changed, or cut off anywhere, is refused, and nothing changes") {
     Numbers from = filled();
-    const Bytes whole = saved(from, from.snapshot({0}).value());
+    const Bytes whole = saved(from, from.snapshot(Sequence{0}).value());
     Numbers to = cache();
     for (std::size_t at = 0; at < whole.size(); ++at) {
         Bytes bytes = whole;
@@ -477,7 +488,7 @@ TEST_CASE("a saved snapshot with any byte changed, or cut off anywhere, is refus
         CHECK_FALSE(loaded(bytes, to));
         CHECK_FALSE(loaded(Bytes{whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(at)}, to));
     }
-    CHECK(to.statistics().paged_out == 0);
+    CHECK(to.statistics().offloaded == 0);
     CHECK(to.statistics().free == to.cells());
 }
 
@@ -485,13 +496,13 @@ TEST_CASE("a snapshot goes through a file of the operating system, streamed or m
     const Folder folder;
     Numbers from = filled();
     std::uint64_t done = 0;
-    REQUIRE(save(folder.path / "s.safetensors", from, from.snapshot({0}).value(),
+    REQUIRE(save(folder.path / "s.safetensors", from, from.snapshot(Sequence{0}).value(),
                  {.write = {.progress = [&](std::uint64_t now, std::uint64_t) { done = now; }}}));
     CHECK(done > 0);
     for (const FileAccess access : {FileAccess::stream, FileAccess::map}) {
         Numbers to = cache();
         const CellSnapshot found = load(folder.path / "s.safetensors", to, {.read = {.access = access}}).value();
-        REQUIRE(to.restore({2}, found));
+        REQUIRE(to.restore(Sequence{2}, found));
         CHECK(values(to, 2) == Values{1, 2, 3, 4, 5, 6});
     }
     CHECK(load(folder.path / "none", from).error() == FileReason::cannot_open);

@@ -12,10 +12,10 @@ namespace cellar_test {
 
 template <class Memory>
 std::int32_t use_prefixes(Memory& memory) {
-    cellar::PrefixTree<Memory> tree{memory, {.paged_bytes = 1 << 20}};
+    cellar::PrefixTree<Memory> tree{memory, {.offloaded_bytes = 1 << 20}};
     const std::vector<std::int32_t> tokens{1, 2, 3};
-    if (!tree.insert({0}, tokens)) return 0;
-    return tree.attach({1}, tokens).length;
+    if (!tree.insert(cellar::Sequence{0}, tokens)) return 0;
+    return tree.attach(cellar::Sequence{1}, tokens).length;
 }
 
 template <class Layout, class Window, class Shift>
@@ -34,11 +34,11 @@ int use(const Window& window, const Shift& shift) {
         if (keys.size() != values.size() || mask.size() == 0) return 1;
         pass->commit();
     }
-    if (!cache.copy_prefix({0}, {1}, 2)) return 1;
-    if (!cache.remove({0}, {0}, {1})) return 1;
+    if (!cache.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, cellar::Position{2})) return 1;
+    if (!cache.remove(cellar::Sequence{0}, cellar::Position{0}, cellar::Position{1})) return 1;
     if (use_prefixes(cache) == 0) return 1;
     cache.defragment();
-    return cache.can_resume({1}, {2}) ? cache.cells() : 0;
+    return cache.can_resume(cellar::Sequence{1}, cellar::Position{2}) ? cache.cells() : 0;
 }
 
 int use_all() {
@@ -67,8 +67,8 @@ int use_states() {
         pass->commit();
     }
     if (use_prefixes(memory) == 0) return 1;
-    const bool copied = memory.copy_prefix({0}, {1}, 2).has_value();
-    return copied ? memory.resumable_prefix({1}, {2}).value : memory.slots();
+    const bool copied = memory.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, cellar::Position{2}).has_value();
+    return copied ? memory.resumable_prefix(cellar::Sequence{1}, cellar::Position{2}).value : memory.slots();
 }
 
 bool use_files() {

@@ -32,13 +32,13 @@ using AtRunTime = Hybrid<RunTimePattern, Sliding, Recurrent>;
 constexpr std::int32_t batch = 8;
 
 Sliding sliding(int layers) {
-    return {{layers, 1, 2},
+    return {{.layers = layers, .kv_heads = 1, .head_dim = 2},
             {.sequences = 2, .capacity = 16, .batch = batch},
             SlidingWindow<8>{},
             RopeShift<>{rope_frequencies(2)}};
 }
 Chunked chunked() {
-    return {{2, 1, 2},
+    return {{.layers = 2, .kv_heads = 1, .head_dim = 2},
             {.sequences = 2, .cells = 24, .batch = batch, .placement = Placement::contiguous},
             ChunkedAttention<>{4}};
 }
@@ -47,7 +47,7 @@ Recurrent recurrent(int layers) {
             {.sequences = 2, .batch = batch, .rollback = 2, .checkpoints = 2, .checkpoint_interval = 2}};
 }
 Encoder encoder(int layers) {
-    return {{layers, 1, 2}, {.sequences = 2, .capacity = 16, .batch = batch}};
+    return {{.layers = layers, .kv_heads = 1, .head_dim = 2}, {.sequences = 2, .capacity = 16, .batch = batch}};
 }
 
 /// A layer's work, for any memory.
@@ -78,12 +78,12 @@ template <PrefixTreeMemory M>
 Result<void> use_prefixes(M& memory) {
     const std::vector<std::int32_t> tokens{1};
     PrefixTree<M> tree{memory, {.usefulness = tokens_for_each_byte}};
-    if (const Result<void> removed = memory.remove({0}, {0}, to_end); !removed) return removed;
-    if (memory.next({0}) == Position{1})
-        if (const Result<void> inserted = tree.insert({0}, tokens); !inserted) return inserted;
+    if (const Result<void> removed = memory.remove(Sequence{0}, Position{0}, to_end); !removed) return removed;
+    if (memory.next(Sequence{0}) == Position{1})
+        if (const Result<void> inserted = tree.insert(Sequence{0}, tokens); !inserted) return inserted;
     const PrefixPin pin = tree.pin(tokens);
-    if (tree.match(tokens) != tree.attach({0}, tokens) || !audit(tree).empty()) return Reason::cannot_resume;
-    if (const auto pass = tree.begin(Tokens{{0}, memory.next({0})}); !pass) return pass.error();
+    if (tree.match(tokens) != tree.attach(Sequence{0}, tokens) || !audit(tree).empty()) return Reason::cannot_resume;
+    if (const auto pass = tree.begin(BatchBuilder{Sequence{0}, memory.next(Sequence{0})}); !pass) return pass.error();
     tree.clear();
     return {};
 }
@@ -92,13 +92,15 @@ Result<void> use_prefixes(M& memory) {
 template <Memory M>
 Result<std::int64_t> use(M memory) {
     memory.reserve(batch).drop();
-    Result<PassOf<M>> pass = memory.begin(Tokens{{0}, memory.next({0}), 4});
+    Result<PassOf<M>> pass = memory.begin(BatchBuilder{Sequence{0}, memory.next(Sequence{0}), 4});
     if (!pass) return pass.error();
     for (int layer = 0; layer < memory.layers(); ++layer) pass->visit(layer, Work{});
     pass->commit();
-    if (const Result<void> copied = memory.copy_prefix({0}, {1}, 3); !copied) return copied.error();
-    if (const Result<void> removed = memory.remove({0}, {1}, {2}); !removed) return removed.error();
-    if (memory.can_resume({1}, memory.resumable_prefix({1}, {2}))) memory.fence();
+    if (const Result<void> copied = memory.copy_prefix(Sequence{0}, Sequence{1}, Position{3}); !copied)
+        return copied.error();
+    if (const Result<void> removed = memory.remove(Sequence{0}, Position{1}, Position{2}); !removed)
+        return removed.error();
+    if (memory.can_resume(Sequence{1}, memory.resumable_prefix(Sequence{1}, Position{2}))) memory.fence();
     if constexpr (requires { memory.cells(); }) {
         memory.defragment();
         static_cast<void>(describe(memory) + audit(memory));

@@ -74,9 +74,9 @@ public:
         if (!model_.setup().is_encoder && !model_.can_rewind(s, to)) return cellar::Reason::cannot_resume;
         return answer_of(next_.remove(s, to, INT_MAX));
     }
-    Answer page_in(std::size_t snapshot) final {
+    Answer reload(std::size_t snapshot) final {
         next_ = model_;
-        return answer_of(next_.page_in(snapshot));
+        return answer_of(next_.reload(snapshot));
     }
     Answer schedule(int s, int p) final {
         next_ = model_;
@@ -92,7 +92,7 @@ public:
         next_ = model_;
         return answer_of(next_.split(snapshot, at));
     }
-    void page_out(std::size_t snapshot) final { model_.page_out(snapshot); }
+    void offload(std::size_t snapshot) final { model_.offload(snapshot); }
     void release(std::size_t snapshot) final { model_.release(snapshot); }
     bool can_restore(std::size_t snapshot, int to) const final {
         return model_.snapshots()[snapshot].from <= to && to <= model_.snapshots()[snapshot].to;

@@ -26,12 +26,12 @@ public:
     virtual Answer snapshot(int s, int from, int to) = 0; ///< adds one
     virtual Answer restore(int s, std::size_t snapshot, int to) = 0;
     virtual Answer rewind(int s, int to) = 0;
-    virtual Answer page_in(std::size_t snapshot) = 0;
+    virtual Answer reload(std::size_t snapshot) = 0;
     virtual Answer schedule(int s, int p) = 0;
     virtual void unschedule(int s, int p) = 0;                        ///< at once
     virtual Answer merge(std::size_t parent, std::size_t child) = 0;  ///< the child goes
     virtual Answer split(std::size_t snapshot, int at) = 0;           ///< adds one
-    virtual void page_out(std::size_t snapshot) = 0;                  ///< at once
+    virtual void offload(std::size_t snapshot) = 0;                   ///< at once
     virtual void release(std::size_t snapshot) = 0;                   ///< at once
     virtual bool can_restore(std::size_t snapshot, int to) const = 0; ///< the position lies within it
     virtual int end_of(std::size_t) const { return -1; }              ///< of a snapshot of a member that has inputs

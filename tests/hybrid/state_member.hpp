@@ -72,9 +72,9 @@ public:
         if (!model_.can_resume(s, to)) return cellar::Reason::cannot_rewind;
         return answer(next_.remove(s, to, INT_MAX));
     }
-    Answer page_in(std::size_t snapshot) override {
+    Answer reload(std::size_t snapshot) override {
         next_ = model_;
-        return answer(next_.page_in(snapshot));
+        return answer(next_.reload(snapshot));
     }
     Answer schedule(int s, int p) override {
         next_ = model_;
@@ -89,7 +89,7 @@ public:
         return std::nullopt;
     }
     Answer split(std::size_t, int) override { return cellar::Reason::cannot_split; }
-    void page_out(std::size_t snapshot) override { model_.page_out(snapshot); }
+    void offload(std::size_t snapshot) override { model_.offload(snapshot); }
     void release(std::size_t snapshot) override { model_.release(snapshot); }
     bool can_restore(std::size_t snapshot, int to) const override { return to <= model_.snapshots()[snapshot].to; }
     bool can_merge(std::size_t parent, std::size_t child) const override { return model_.can_merge(parent, child); }
@@ -123,7 +123,7 @@ public:
 
     void checkpoint(int s) override {
         if (model_.setup().checkpoints == 0) return;
-        trace_.expect(subject_.memory().checkpoint({s}).has_value(), "a checkpoint was refused");
+        trace_.expect(subject_.memory().checkpoint(cellar::Sequence{s}).has_value(), "a checkpoint was refused");
         model_.checkpoint(s);
     }
 

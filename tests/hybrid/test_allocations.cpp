@@ -43,10 +43,12 @@ struct QuietWork {
 
 TEST_CASE("allocations: decode steps and one-token rollbacks of a hybrid make none") {
     if (!installed) CELLAR_SKIP("allocations are counted with glibc or the address sanitizer only");
-    WithInputs memory{toy::layers, Sliding{{4, 1, 1}, {.sequences = sequences, .capacity = 1000, .batch = 16}},
-                      Full{{2, 1, 1}, {.sequences = sequences, .capacity = 500, .batch = 16}},
-                      Recurrent{{1, {{1}}}, {.sequences = sequences, .batch = 16, .rollback = 2}},
-                      Inputs{{1, 1, 1}, {.sequences = sequences, .capacity = 8, .batch = 16}}};
+    WithInputs memory{
+        toy::layers,
+        Sliding{{.layers = 4, .kv_heads = 1, .head_dim = 1}, {.sequences = sequences, .capacity = 1000, .batch = 16}},
+        Full{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = sequences, .capacity = 500, .batch = 16}},
+        Recurrent{{1, {{1}}}, {.sequences = sequences, .batch = 16, .rollback = 2}},
+        Inputs{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = sequences, .capacity = 8, .batch = 16}}};
     {
         auto pass = memory.reserve(16);
         pass.of<Full>().mask();
@@ -56,14 +58,14 @@ TEST_CASE("allocations: decode steps and one-token rollbacks of a hybrid make no
     const std::vector<float> rows(sequences, 1.0F);
     std::vector<Position> positions(sequences);
     std::vector<Sequence> all;
-    for (std::int32_t s = 0; s < sequences; ++s) all.push_back({s});
+    for (std::int32_t s = 0; s < sequences; ++s) all.push_back(Sequence{s});
 
     std::int64_t seen = 0;
     allocations = 0;
     for (int step = 0; step < 300; ++step) {
         counting = step > 20;
         if (step % 50 == 0) {
-            auto written = memory.member<Inputs>().write({step / 50}, positions[0], 8);
+            auto written = memory.member<Inputs>().write(Sequence{step / 50}, positions[0], 8);
             written->put(0, rows, rows);
             written->commit();
         }
@@ -76,9 +78,9 @@ TEST_CASE("allocations: decode steps and one-token rollbacks of a hybrid make no
             pass->commit();
             for (Position& p : positions) p = p + 1;
         }
-        if (step % 7 == 6 && memory.can_resume({0}, positions[0] - 1)) {
+        if (step % 7 == 6 && memory.can_resume(Sequence{0}, positions[0] - 1)) {
             for (const Sequence s : all) seen += memory.remove(s, positions[0] - 1, to_end).has_value() ? 1 : 0;
-            for (Position& p : positions) p = memory.resumable_prefix({0}, p);
+            for (Position& p : positions) p = memory.resumable_prefix(Sequence{0}, p);
         }
         counting = false;
     }

@@ -15,7 +15,8 @@ namespace test_growth {
 using namespace cellar;
 
 TEST_CASE("a cache that cannot grow for want of memory is as it was") {
-    toy::Full cache{{2, 1, 1}, {.sequences = 2, .capacity = 40, .initial_cells = 8, .batch = 8}};
+    toy::Full cache{{.layers = 2, .kv_heads = 1, .head_dim = 1},
+                    {.sequences = 2, .capacity = 40, .initial_cells = 8, .batch = 8}};
     const toy::Text first = toy::text(0, 0, 8);
     const toy::Text second = toy::text(1, 0, 8, 20);
     const auto compute = [&](const toy::Text& tokens) {

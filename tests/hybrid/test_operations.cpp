@@ -25,10 +25,10 @@ std::vector<int> words(int count) {
 
 /// The state of s after the tokens below p, or -1.
 int state_at(const toy::Memory& memory, int s, int p) {
-    for (const KeptState& state : memory.member<Recurrent>().kept({s}))
+    for (const KeptState& state : memory.member<Recurrent>().kept(Sequence{s}))
         if (state.next == Position{p})
-            return static_cast<int>(
-                memory.member<Recurrent>().view<Hash>(0, memory.member<Recurrent>().state({s}, {p}))(0));
+            return static_cast<int>(memory.member<Recurrent>().view<Hash>(
+                0, memory.member<Recurrent>().state(Sequence{s}, Position{p}))(0));
     return -1;
 }
 
@@ -58,8 +58,8 @@ TEST_CASE("hybrid: visit finds the member of each layer, and the layer's index t
 TEST_CASE("hybrid: a committed pass is in all members, a dropped one in none") {
     toy::Memory memory = toy::memory();
     REQUIRE(feed(memory, text(0, 0, 3)));
-    CHECK(memory.member<Sliding>().tokens({0}) == 3);
-    CHECK(memory.member<Full>().tokens({0}) == 3);
+    CHECK(memory.member<Sliding>().tokens(Sequence{0}) == 3);
+    CHECK(memory.member<Full>().tokens(Sequence{0}) == 3);
     CHECK(state_at(memory, 0, 3) == folded(words(3)));
 
     const std::string before = portrait(memory);
@@ -78,66 +78,69 @@ TEST_CASE("hybrid: a committed pass is in all members, a dropped one in none") {
     }
     CHECK(portrait(memory) == before);
     REQUIRE(feed(memory, more));
-    CHECK(memory.member<Full>().tokens({0}) == 5);
+    CHECK(memory.member<Full>().tokens(Sequence{0}) == 5);
     CHECK(state_at(memory, 0, 5) == folded(words(5)));
 }
 
 TEST_CASE("hybrid: copy_prefix shares in all members, and both sequences continue") {
     toy::Memory memory = toy::memory();
     REQUIRE(feed(memory, text(0, 0, 4)));
-    REQUIRE(memory.copy_prefix({0}, {1}, 4));
+    REQUIRE(memory.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
     CHECK(memory.member<Full>().statistics().shared == 4);
     REQUIRE(feed(memory, text(0, 4, 1, 5) + text(1, 4, 1, 90)));
     CHECK(state_at(memory, 0, 5) == folded({1, 2, 3, 4, 5}));
     CHECK(state_at(memory, 1, 5) == folded({1, 2, 3, 4, 90}));
-    CHECK(memory.member<Full>().tokens({1}) == 5);
+    CHECK(memory.member<Full>().tokens(Sequence{1}) == 5);
 }
 
 TEST_CASE("hybrid: a sequence goes back to positions where all members can resume") {
     toy::Memory memory = toy::memory({.sliding_retention = 6, .rollback = 4});
     REQUIRE(feed(memory, text(0, 0, 8)));
     REQUIRE(feed(memory, text(0, 8, 2, 9))); // the sliding member keeps 4 to 9, the states are at 6 to 10
-    CHECK(memory.can_resume({0}, {10}));
-    CHECK(memory.can_resume({0}, {7})); // a token at 7 sees from 4 on
-    CHECK_FALSE(memory.can_resume({0}, {6}));
-    CHECK(memory.member<Recurrent>().can_resume({0}, {6}));
-    CHECK_FALSE(memory.can_resume({0}, {12}));
-    CHECK(memory.resumable_prefix({0}, {12}) == Position{10});
-    CHECK(memory.resumable_prefix({0}, {9}) == Position{9});
-    CHECK(memory.resumable_prefix({0}, {6}) == Position{0});
-    CHECK(memory.resumable_prefix({0}, {1000}) == Position{10});
+    CHECK(memory.can_resume(Sequence{0}, Position{10}));
+    CHECK(memory.can_resume(Sequence{0}, Position{7})); // a token at 7 sees from 4 on
+    CHECK_FALSE(memory.can_resume(Sequence{0}, Position{6}));
+    CHECK(memory.member<Recurrent>().can_resume(Sequence{0}, Position{6}));
+    CHECK_FALSE(memory.can_resume(Sequence{0}, Position{12}));
+    CHECK(memory.resumable_prefix(Sequence{0}, Position{12}) == Position{10});
+    CHECK(memory.resumable_prefix(Sequence{0}, Position{9}) == Position{9});
+    CHECK(memory.resumable_prefix(Sequence{0}, Position{6}) == Position{0});
+    CHECK(memory.resumable_prefix(Sequence{0}, Position{1000}) == Position{10});
 
-    REQUIRE(memory.remove({0}, {8}, to_end));
-    CHECK(memory.member<Full>().tokens({0}) == 8);
-    CHECK(memory.member<Recurrent>().next({0}) == Position{8});
+    REQUIRE(memory.remove(Sequence{0}, Position{8}, to_end));
+    CHECK(memory.member<Full>().tokens(Sequence{0}) == 8);
+    CHECK(memory.member<Recurrent>().next(Sequence{0}) == Position{8});
     REQUIRE(feed(memory, text(0, 8, 1, 50)));
     CHECK(state_at(memory, 0, 9) == folded({1, 2, 3, 4, 5, 6, 7, 8, 50}));
 }
 
 TEST_CASE("hybrid: resumable_prefix asks the members until they agree") {
     using Two = Hybrid<Repeat<Sliding, Recurrent>, Sliding, Recurrent>;
-    Two memory{2, Sliding{{1, 1, 1}, {.capacity = 100, .batch = 6}},
+    Two memory{2, Sliding{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 100, .batch = 6}},
                Recurrent{{1, {{1}}}, {.batch = 6, .checkpoints = 6, .checkpoint_interval = 4}}};
     REQUIRE(feed(memory, text(0, 0, 6), 2));
-    REQUIRE(feed(memory, text(0, 6, 1, 7), 2));                          // tokens 3 to 6, and the states at 4 and 7
-    CHECK(memory.member<0>().resumable_prefix({0}, {6}) == Position{6}); // a token at 6 sees 3 to 5
-    CHECK(memory.member<1>().resumable_prefix({0}, {6}) == Position{4}); // a token at 4 would see 1 to 3
-    CHECK(memory.resumable_prefix({0}, {6}) == Position{0});
-    CHECK(memory.resumable_prefix({0}, {7}) == Position{7});
+    REQUIRE(feed(memory, text(0, 6, 1, 7), 2)); // tokens 3 to 6, and the states at 4 and 7
+    CHECK(memory.member<0>().resumable_prefix(Sequence{0}, Position{6}) == Position{6}); // a token at 6 sees 3 to 5
+    CHECK(memory.member<1>().resumable_prefix(Sequence{0}, Position{6})
+          == Position{4}); // a token at 4 would see 1 to 3
+    CHECK(memory.resumable_prefix(Sequence{0}, Position{6}) == Position{0});
+    CHECK(memory.resumable_prefix(Sequence{0}, Position{7}) == Position{7});
 }
 
 TEST_CASE("hybrid: next is the position after the tokens, wherever a member for inputs stands") {
     using Inputs = EncoderMemory<>;
     const CacheLimits limits{.capacity = 4, .batch = 4};
-    Hybrid<Every<2, Full, Inputs>, Full, Inputs> last{2, Full{{1, 1, 1}, limits}, Inputs{{1, 1, 1}, limits}};
-    Hybrid<Every<2, Full, Inputs>, Inputs, Full> first{2, Inputs{{1, 1, 1}, limits}, Full{{1, 1, 1}, limits}};
+    Hybrid<Every<2, Full, Inputs>, Full, Inputs> last{2, Full{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits},
+                                                      Inputs{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits}};
+    Hybrid<Every<2, Full, Inputs>, Inputs, Full> first{2, Inputs{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits},
+                                                       Full{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits}};
     const auto next_after_three_tokens = [](auto& memory) {
         auto pass = memory.begin(batch_of(text(0, 0, 3)));
         REQUIRE(pass);
         const std::vector<float> rows(3, 1.0F);
         pass->template of<Full>().put(0, rows, rows);
         pass->commit();
-        return memory.next({0});
+        return memory.next(Sequence{0});
     };
     CHECK(next_after_three_tokens(last) == Position{3});
     CHECK(next_after_three_tokens(first) == Position{3});
@@ -155,7 +158,7 @@ TEST_CASE("hybrid: fence, bytes, reserve and defragment reach all members") {
         pass.commit();
     }
     REQUIRE(feed(memory, text(0, 0, 2) + text(1, 0, 2)));
-    REQUIRE(memory.remove({0}, {0}, to_end));
+    REQUIRE(memory.remove(Sequence{0}, Position{0}, to_end));
     memory.defragment();
     CHECK(contents(memory.member<Full>(), 1) == " 0:1@0 1:2@1");
     CHECK(contents(memory.member<Sliding>(), 1) == " 0:1@0 1:2@1");
@@ -170,7 +173,7 @@ TEST_CASE("hybrid: it can be moved while a pass is open") {
     auto moved_pass = std::move(*pass);
     fill(moved_pass, tokens);
     moved_pass.commit();
-    CHECK(moved.member<Full>().tokens({0}) == 2);
+    CHECK(moved.member<Full>().tokens(Sequence{0}) == 2);
     CHECK(state_at(moved, 0, 2) == folded(words(2)));
 }
 
@@ -197,15 +200,16 @@ TEST_CASE("hybrid: committing the pass of one member is a violation, and the pas
         CHECK(violation_of([&] { dropped->commit(); })
               == "the pass is over, expected one that was not committed, dropped or moved from");
     }
-    CHECK(memory.next({0}) == Position{2});
-    CHECK(memory.member<Full>().tokens({0}) == 2);
+    CHECK(memory.next(Sequence{0}) == Position{2});
+    CHECK(memory.member<Full>().tokens(Sequence{0}) == 2);
     CHECK(state_at(memory, 0, 2) == folded(words(2)));
 }
 
 TEST_CASE("hybrid: committing the pass of an encoder that is a member is a violation") {
     using Inputs = EncoderMemory<StandardV<float>>;
-    Hybrid<Every<2, Full, Inputs>, Full, Inputs> memory{2, Full{{1, 1, 1}, {.capacity = 4}},
-                                                        Inputs{{1, 1, 1}, {.capacity = 4}}};
+    Hybrid<Every<2, Full, Inputs>, Full, Inputs> memory{
+        2, Full{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 4}},
+        Inputs{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 4}}};
     auto pass = memory.begin(batch_of(text(0, 0, 1)));
     REQUIRE(pass);
     CHECK(violation_of([&] { pass->of<Inputs>().commit(); })
@@ -218,7 +222,9 @@ TEST_CASE("hybrid: committing the pass of a hybrid that is a member is a violati
     };
     using Inner = Hybrid<Repeat<Full>, Full>;
     const CacheLimits limits{.capacity = 8, .batch = 4};
-    Hybrid<Repeat<Inner, Other>, Inner, Other> memory{2, Inner{1, Full{{1, 1, 1}, limits}}, Other{{1, 1, 1}, limits}};
+    Hybrid<Repeat<Inner, Other>, Inner, Other> memory{
+        2, Inner{1, Full{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits}},
+        Other{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits}};
     auto pass = memory.begin(batch_of(text(0, 0, 2)));
     REQUIRE(pass);
     const auto put = [](auto& own, int layer) { own.put(layer, std::vector<float>(2), std::vector<float>(2)); };
@@ -227,8 +233,8 @@ TEST_CASE("hybrid: committing the pass of a hybrid that is a member is a violati
     CHECK(violation_of([&] { pass->of<Inner>().commit(); })
           == "commit: the pass of member 0 of a hybrid, expected that of the whole");
     pass->commit();
-    CHECK(memory.next({0}) == Position{2});
-    CHECK(memory.member<Inner>().next({0}) == Position{2});
+    CHECK(memory.next(Sequence{0}) == Position{2});
+    CHECK(memory.member<Inner>().next(Sequence{0}) == Position{2});
     CHECK(violation_of([&] { memory.member<Inner>().reserve(1).commit(); }) == "none");
 }
 
@@ -237,8 +243,10 @@ TEST_CASE("hybrid: members that have different tokens are a violation") {
         REQUIRE(feed(member, text(1, 0, 1), member.layers()));
         return member;
     };
-    const auto sliding = [] { return Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 9}}; };
-    const auto full = [] { return Full{{1, 1, 1}, {.sequences = 2, .capacity = 9}}; };
+    const auto sliding = [] {
+        return Sliding{{.layers = 4, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 9}};
+    };
+    const auto full = [] { return Full{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 9}}; };
     using Two = Hybrid<Repeat<Times<2, Sliding>, Full>, Sliding, Full>;
     CHECK(violation_of([&] {
               Two{5, filled(sliding()), full()};
@@ -251,15 +259,15 @@ TEST_CASE("hybrid: members that have different tokens are a violation") {
           == "hybrid: member 0 cannot resume sequence 1 at position 1, where another member does, expected members "
              "with the same tokens");
     Two both{5, filled(sliding()), filled(full())};
-    CHECK(both.next({1}) == Position{1});
-    CHECK(both.can_resume({1}, {1}));
+    CHECK(both.next(Sequence{1}) == Position{1});
+    CHECK(both.can_resume(Sequence{1}, Position{1}));
     // Where they agree, what they lack does not matter.
     const auto gap = [] {
-        Full cache{{1, 1, 1}, {.capacity = 9, .positions = Positions::any}};
+        Full cache{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 9, .positions = Positions::any}};
         REQUIRE(feed(cache, text(0, 5, 1), 1));
         return cache;
     };
-    REQUIRE_FALSE(gap().can_resume({0}, {6}));
+    REQUIRE_FALSE(gap().can_resume(Sequence{0}, Position{6}));
     CHECK(violation_of([&] { Hybrid<Repeat<Full>, Full>{1, gap()}; }) == "none");
 }
 
@@ -267,8 +275,9 @@ TEST_CASE("hybrid: a member outside of the pattern takes part in everything, and
     struct Extra : Full {
         using Full::Full;
     };
-    Hybrid<Every<2, Full, NoMemory>, Full, Extra> memory{4, Full{{2, 1, 1}, {.capacity = 4}},
-                                                         Extra{{3, 1, 1}, {.capacity = 4}}};
+    Hybrid<Every<2, Full, NoMemory>, Full, Extra> memory{
+        4, Full{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.capacity = 4}},
+        Extra{{.layers = 3, .kv_heads = 1, .head_dim = 1}, {.capacity = 4}}};
     auto pass = memory.begin(batch_of(text(0, 0, 1)));
     REQUIRE(pass);
     const std::vector<float> row{3};
@@ -281,14 +290,18 @@ TEST_CASE("hybrid: a member outside of the pattern takes part in everything, and
           == "commit: layer 2 of member 1 was not put, expected a put of every layer");
     pass->of<Extra>().put(2, row, row);
     pass->commit();
-    CHECK(memory.member<Extra>().tokens({0}) == 1);
-    REQUIRE(memory.remove({0}, {0}, to_end));
-    CHECK(memory.member<1>().tokens({0}) == 0);
+    CHECK(memory.member<Extra>().tokens(Sequence{0}) == 1);
+    REQUIRE(memory.remove(Sequence{0}, Position{0}, to_end));
+    CHECK(memory.member<1>().tokens(Sequence{0}) == 0);
 }
 
 TEST_CASE("hybrid: members that do not fit the pattern are violations") {
-    const auto sliding = [](int n) { return Sliding{{n, 1, 1}, {.sequences = 2, .capacity = 9}}; };
-    const auto full = [](int n, int sequences = 2) { return Full{{n, 1, 1}, {.sequences = sequences, .capacity = 9}}; };
+    const auto sliding = [](int n) {
+        return Sliding{{.layers = n, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 9}};
+    };
+    const auto full = [](int n, int sequences = 2) {
+        return Full{{.layers = n, .kv_heads = 1, .head_dim = 1}, {.sequences = sequences, .capacity = 9}};
+    };
     using Two = Hybrid<Repeat<Times<2, Sliding>, Full>, Sliding, Full>;
     CHECK(violation_of([&] { Two{5, sliding(4), full(1)}; }) == "none");
     CHECK(violation_of([&] {
@@ -321,7 +334,7 @@ TEST_CASE("hybrid: wrong layers, and operations while a pass is open, are violat
     CHECK(violation_of([&] { pass->visit(-1, [](auto&, int) {}); }) == "visit: layer -1, expected 0 to 7");
     CHECK(violation_of([&] { (void)memory.begin(batch_of(text(0, 0, 1))).has_value(); })
           == "begin: a pass is open, expected it to be committed or dropped first");
-    CHECK(violation_of([&] { (void)memory.copy_prefix({0}, {1}, 1).has_value(); })
+    CHECK(violation_of([&] { (void)memory.copy_prefix(Sequence{0}, Sequence{1}, Position{1}).has_value(); })
           == "copy_prefix: a pass is open, expected it to be committed or dropped first");
 }
 
@@ -341,18 +354,19 @@ TEST_CASE("hybrid: RotateBy applies to the members that rotate keys") {
     Hybrid<Repeat<Rotating, Plain>, Rotating, Plain> memory{2, Rotating{numbers::small, {.capacity = 8, .batch = 8}},
                                                             Plain{numbers::small, {.capacity = 8, .batch = 8}}};
     const auto tokens = numbers::prompt(0, 0, {10, 20, 30, 40, 50});
-    auto pass = memory.begin(Tokens{{0}, {0}, 5}).value();
+    auto pass = memory.begin(BatchBuilder{Sequence{0}, Position{0}, 5}).value();
     for (int layer = 0; layer < 2; ++layer)
         pass.visit(layer, [&](auto& own, int) { numbers::put(own, numbers::small, tokens); });
     pass.commit();
-    REQUIRE(memory.remove({0}, {1}, {4}, RotateBy{2}));
+    REQUIRE(memory.remove(Sequence{0}, Position{1}, Position{4}, RotateBy{2}));
     CHECK(numbers::held(memory.member<0>(), 0) == numbers::Held{{10, 10}, {50, 48}});
     CHECK(numbers::held(memory.member<1>(), 0) == numbers::Held{{10, 10}, {50, 50}});
-    CHECK(memory.next({0}) == Position{2});
+    CHECK(memory.next(Sequence{0}) == Position{2});
     // The other members refuse as they do without it.
     toy::Memory with_states = toy::memory();
     REQUIRE(feed(with_states, text(0, 0, 4)));
-    CHECK(with_states.remove({0}, {1}, {2}, RotateBy{0}).error() == Refusal{Reason::cannot_shift, 0});
+    CHECK(with_states.remove(Sequence{0}, Position{1}, Position{2}, RotateBy{0}).error()
+          == Refusal{Reason::cannot_shift, 0});
 }
 
 } // namespace test_operations

@@ -31,10 +31,12 @@ static_assert(Memory::place(3) == LayerPlace{.member = no_memory, .layer = 0});
 static_assert(Memory::place(8) == LayerPlace{.member = no_memory, .layer = 1});
 
 Sliding sliding(int layers) {
-    return {{layers, 1, 1}, {.sequences = 3, .capacity = 1000, .batch = 8}, cellar::SlidingWindow<4>{{.retention = 8}}};
+    return {{.layers = layers, .kv_heads = 1, .head_dim = 1},
+            {.sequences = 3, .capacity = 1000, .batch = 8},
+            cellar::SlidingWindow<4>{{.retention = 8}}};
 }
 Full full(int layers, int capacity = 20) {
-    return {{layers, 1, 1}, {.sequences = 3, .capacity = capacity, .batch = 8}};
+    return {{.layers = layers, .kv_heads = 1, .head_dim = 1}, {.sequences = 3, .capacity = capacity, .batch = 8}};
 }
 Recurrent recurrent(int layers) {
     return {cellar::StateShape{layers, {{1}}}, {.sequences = 3, .batch = 8, .rollback = 2}};
@@ -68,14 +70,16 @@ TEST_CASE("a run-time pattern finds the same members as a pattern in the type") 
         CHECK(portrait(found) == portrait(expected));
     };
     both(text(0, 0, 6));
-    REQUIRE(expected.copy_prefix({0}, {1}, 6));
-    REQUIRE(found.copy_prefix({0}, {1}, 6));
+    REQUIRE(expected.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, Position{6}));
+    REQUIRE(found.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, Position{6}));
     both(text(1, 6, 2) + text(0, 6, 3));
-    CHECK(found.resumable_prefix({1}, {7}) == expected.resumable_prefix({1}, {7}));
-    CHECK(found.can_resume({1}, {5}) == expected.can_resume({1}, {5}));
-    REQUIRE(expected.remove({1}, {7}, cellar::to_end));
-    REQUIRE(found.remove({1}, {7}, cellar::to_end));
-    CHECK(found.remove({0}, {1}, {2}).error() == expected.remove({0}, {1}, {2}).error());
+    CHECK(found.resumable_prefix(cellar::Sequence{1}, Position{7})
+          == expected.resumable_prefix(cellar::Sequence{1}, Position{7}));
+    CHECK(found.can_resume(cellar::Sequence{1}, Position{5}) == expected.can_resume(cellar::Sequence{1}, Position{5}));
+    REQUIRE(expected.remove(cellar::Sequence{1}, Position{7}, cellar::to_end));
+    REQUIRE(found.remove(cellar::Sequence{1}, Position{7}, cellar::to_end));
+    CHECK(found.remove(cellar::Sequence{0}, Position{1}, Position{2}).error()
+          == expected.remove(cellar::Sequence{0}, Position{1}, Position{2}).error());
     both(text(2, 0, 8));
     both(text(2, 8, 8));
     both(text(2, 16, 8)); // refused: the full cache has no room
@@ -86,7 +90,7 @@ TEST_CASE("a run-time pattern finds the same members as a pattern in the type") 
     AtRunTime again = std::move(moved); // the pass stays valid
     fill(*pass, text(1, 7, 1));
     pass->commit();
-    CHECK(again.member<Full>().tokens({1}) == 8);
+    CHECK(again.member<Full>().tokens(cellar::Sequence{1}) == 8);
 }
 
 TEST_CASE("members without layers may be left out") {
@@ -96,11 +100,11 @@ TEST_CASE("members without layers may be left out") {
     CHECK(memory.layers() == 3);
     CHECK(memory.sequences() == 3);
     REQUIRE(feed(memory, text(0, 0, 8), 3));
-    CHECK(memory.can_resume({0}, {3}));
-    CHECK(memory.resumable_prefix({0}, {3}) == Position{3});
-    REQUIRE(memory.copy_prefix({0}, {1}, 2));
-    REQUIRE(memory.remove({0}, {6}, cellar::to_end));
-    CHECK(memory.member<Full>().tokens({0}) == 6);
+    CHECK(memory.can_resume(cellar::Sequence{0}, Position{3}));
+    CHECK(memory.resumable_prefix(cellar::Sequence{0}, Position{3}) == Position{3});
+    REQUIRE(memory.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, Position{2}));
+    REQUIRE(memory.remove(cellar::Sequence{0}, Position{6}, cellar::to_end));
+    CHECK(memory.member<Full>().tokens(cellar::Sequence{0}) == 6);
     memory.defragment();
     memory.fence();
     memory.reserve(3).drop();
@@ -121,7 +125,7 @@ TEST_CASE("a snapshot of a hybrid without some members is of those that are ther
     const auto tokens_of = [&](int s) { return std::regex_replace(contents(member, s), std::regex{"@[0-9]+"}, ""); };
     REQUIRE(feed(memory, text(0, 0, 6), 3));
     const std::string expected = tokens_of(0);
-    auto snapshot = memory.snapshot({0}).value();
+    auto snapshot = memory.snapshot(cellar::Sequence{0}).value();
     CHECK(snapshot.from() == Position{0});
     CHECK(snapshot.to() == Position{6});
     CHECK(snapshot.of<Full>().tokens() == 6);
@@ -130,31 +134,31 @@ TEST_CASE("a snapshot of a hybrid without some members is of those that are ther
     CHECK(violation_of([&] { (void)snapshot.of<2>(); })
           == "of: the hybrid was made without member 2, expected one with it");
 
-    memory.page_out(snapshot);
-    CHECK(snapshot.of<Full>().is_paged_out());
-    CHECK(snapshot.bytes() == member.statistics().paged_bytes);
-    REQUIRE(memory.remove({0}, {0}, cellar::to_end));
+    memory.offload(snapshot);
+    CHECK(snapshot.of<Full>().is_offloaded());
+    CHECK(snapshot.bytes() == member.statistics().offloaded_bytes);
+    REQUIRE(memory.remove(cellar::Sequence{0}, Position{0}, cellar::to_end));
     CHECK(member.statistics().free == member.cells());
-    REQUIRE(memory.restore({1}, snapshot));
+    REQUIRE(memory.restore(cellar::Sequence{1}, snapshot));
     CHECK(tokens_of(1) == expected);
-    REQUIRE(memory.page_in(snapshot));
+    REQUIRE(memory.reload(snapshot));
     CHECK(snapshot.bytes() == 0);
 
-    auto tail = memory.split(snapshot, {4}).value();
+    auto tail = memory.split(snapshot, Position{4}).value();
     CHECK(snapshot.to() == Position{4});
     CHECK(tail.from() == Position{4});
     CHECK(violation_of([&] { (void)tail.of<Recurrent>(); })
           == "of: the hybrid was made without member 2, expected one with it");
-    CHECK(memory.restore({2}, tail).error() == Refusal{Reason::cannot_resume, 1, {2}});
-    REQUIRE(memory.restore({2}, snapshot));
-    REQUIRE(memory.restore({2}, tail));
+    CHECK(memory.restore(cellar::Sequence{2}, tail).error() == Refusal{Reason::cannot_resume, 1, cellar::Sequence{2}});
+    REQUIRE(memory.restore(cellar::Sequence{2}, snapshot));
+    REQUIRE(memory.restore(cellar::Sequence{2}, tail));
     CHECK(tokens_of(2) == expected);
     REQUIRE(memory.merge(snapshot, std::move(tail)));
     CHECK(snapshot.to() == Position{6});
-    REQUIRE(memory.restore({0}, snapshot, {5}));
-    CHECK(memory.next({0}) == Position{5});
-    REQUIRE(memory.restore({0}, Position{3}));
-    CHECK(memory.next({0}) == Position{3});
+    REQUIRE(memory.restore(cellar::Sequence{0}, snapshot, Position{5}));
+    CHECK(memory.next(cellar::Sequence{0}) == Position{5});
+    REQUIRE(memory.restore(cellar::Sequence{0}, Position{3}));
+    CHECK(memory.next(cellar::Sequence{0}) == Position{3});
     CHECK(cellar::audit(member) == "");
 }
 

@@ -44,10 +44,11 @@ struct Limits {
 
 inline Memory memory(const Limits& l = {}) {
     return Memory{layers,
-                  Sliding{{4, 1, 1},
+                  Sliding{{.layers = 4, .kv_heads = 1, .head_dim = 1},
                           {.sequences = l.sequences, .capacity = 1000, .batch = l.batch, .placement = l.placement},
                           cellar::SlidingWindow<4>{{.retention = l.sliding_retention}}},
-                  Full{{2, 1, 1}, {.sequences = l.sequences, .capacity = l.full_capacity, .batch = l.batch}},
+                  Full{{.layers = 2, .kv_heads = 1, .head_dim = 1},
+                       {.sequences = l.sequences, .capacity = l.full_capacity, .batch = l.batch}},
                   Recurrent{{1, {{1}}},
                             {.sequences = l.sequences,
                              .batch = l.batch,
@@ -121,11 +122,11 @@ template <class C>
 std::string contents(C& cache, int s) {
     std::string all;
     auto pass = cache.reserve(1);
-    cache.visit_cells({s}, [&](Position p, cellar::Cell c, int n) {
+    cache.visit_cells(Sequence{s}, [&](Position p, cellar::Cell c, int n) {
         for (int i = 0; i < n; ++i) {
             const int word = static_cast<int>(pass.keys(0)(c + i, 0, 0));
             all += ' ' + std::to_string(p.value + i) + ':' + std::to_string(word) + '@' + std::to_string(c + i);
-            for (int layer = 0; layer < cache.shape().layers(); ++layer)
+            for (int layer = 0; layer < cache.shape().layers; ++layer)
                 if (static_cast<int>(pass.keys(layer)(c + i, 0, 0)) != word) all += " layers differ";
         }
     });
@@ -134,8 +135,8 @@ std::string contents(C& cache, int s) {
 
 inline std::string contents(Recurrent& memory, int s) {
     std::string all;
-    for (const cellar::KeptState& state : memory.kept({s})) {
-        const cellar::StateHandle handle = memory.state({s}, state.next);
+    for (const cellar::KeptState& state : memory.kept(Sequence{s})) {
+        const cellar::StateHandle handle = memory.state(Sequence{s}, state.next);
         const auto value = memory.view<Hash>(0, handle)(0);
         all += ' ' + std::to_string(state.next.value) + ':' + std::to_string(static_cast<int>(value)) + '@'
                + std::to_string(state.slot) + '/' + std::to_string(handle.generation)
@@ -150,7 +151,7 @@ std::string member_portrait(C& member) {
     for (int s = 0; s < member.limits().sequences; ++s) {
         all += "\n  sequence " + std::to_string(s) + contents(member, s) + " resumes at";
         for (int p = 0; p < 40; ++p)
-            if (member.can_resume({s}, {p})) all += ' ' + std::to_string(p);
+            if (member.can_resume(Sequence{s}, Position{p})) all += ' ' + std::to_string(p);
     }
     if constexpr (requires { member.cells(); }) {
         all += "\n  " + cellar::audit(member);

@@ -34,8 +34,8 @@ rc::Gen<Step> step(int sequences, int most) {
                                                             {6, Operation::snapshot},
                                                             {8, Operation::restore},
                                                             {2, Operation::rewind},
-                                                            {3, Operation::page_out},
-                                                            {1, Operation::page_in},
+                                                            {3, Operation::offload},
+                                                            {1, Operation::reload},
                                                             {4, Operation::merge},
                                                             {3, Operation::split},
                                                             {2, Operation::release},
@@ -136,8 +136,8 @@ void Trial::take(const Step& step) {
         return take_restore(step);
     case Operation::rewind:
         return take_rewind(step);
-    case Operation::page_out:
-    case Operation::page_in:
+    case Operation::offload:
+    case Operation::reload:
         return take_page(step);
     case Operation::merge:
         return take_merge(step);
@@ -209,15 +209,15 @@ void Trial::take_rewind(const Step& step) {
 void Trial::take_page(const Step& step) {
     if (snapshots_.empty()) return;
     const auto chosen = static_cast<std::size_t>(step.length) % snapshots_.size();
-    if (step.operation == Operation::page_out) {
-        trace_.add("    page_out(snapshot ", chosen, ")\n");
-        whole_.page_out(chosen, step.style % 2 == 0 ? cellar::PageTo::host : cellar::PageTo::backend);
-        for (const auto& m : members_) m->page_out(chosen);
+    if (step.operation == Operation::offload) {
+        trace_.add("    offload(snapshot ", chosen, ")\n");
+        whole_.offload(chosen, step.style % 2 == 0 ? cellar::OffloadTo::host : cellar::OffloadTo::backend);
+        for (const auto& m : members_) m->offload(chosen);
         return;
     }
-    trace_.add("    page_in(snapshot ", chosen, ")\n");
-    const HybridAnswer refused = expected([&](Member& m) { return m.page_in(chosen); });
-    expect_answer(whole_.page_in(chosen), refused);
+    trace_.add("    reload(snapshot ", chosen, ")\n");
+    const HybridAnswer refused = expected([&](Member& m) { return m.reload(chosen); });
+    expect_answer(whole_.reload(chosen), refused);
     if (!refused) settle();
 }
 

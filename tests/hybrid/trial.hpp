@@ -23,8 +23,8 @@ enum class Operation {
     snapshot,
     restore,
     rewind,
-    page_out,
-    page_in,
+    offload,
+    reload,
     release,
     merge,
     split,
@@ -51,8 +51,8 @@ struct Step {
 
 inline std::ostream& operator<<(std::ostream& out, const Step& step) {
     constexpr const char* names[] = {"pass",       "remove",  "copy_prefix", "write",   "checkpoint", "schedule",
-                                     "defragment", "reserve", "snapshot",    "restore", "rewind",     "page_out",
-                                     "page_in",    "release", "merge",       "split",   "unschedule"};
+                                     "defragment", "reserve", "snapshot",    "restore", "rewind",     "offload",
+                                     "reload",     "release", "merge",       "split",   "unschedule"};
     out << names[static_cast<int>(step.operation)] << ", s" << step.sequence << ", s" << step.target << ", back "
         << step.back << ", length " << step.length << ", style " << step.style << ":";
     for (const RelativeToken& t : step.tokens) out << " s" << t.sequence << (t.offset < 0 ? "" : "+") << t.offset;

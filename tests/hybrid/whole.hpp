@@ -5,7 +5,7 @@
 #include "../property/setting.hpp"
 #include "../property/trace.hpp"
 #include "member.hpp"
-#include <cellar/base/page_to.hpp>
+#include <cellar/base/offload_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/hybrid/pattern.hpp>
 
@@ -40,12 +40,12 @@ public:
     virtual HybridAnswer snapshot(int s, int from, int to) = 0; ///< adds one, if not refused
     virtual HybridAnswer restore(int s, std::size_t snapshot, int to) = 0;
     virtual HybridAnswer rewind(int s, int to) = 0;
-    virtual HybridAnswer page_in(std::size_t snapshot) = 0;
+    virtual HybridAnswer reload(std::size_t snapshot) = 0;
     virtual HybridAnswer schedule(int s, int p) = 0;
     virtual void unschedule(int s, int p) = 0;
     virtual HybridAnswer merge(std::size_t parent, std::size_t child) = 0; ///< the child goes, if not refused
     virtual HybridAnswer split(std::size_t snapshot, int at) = 0;          ///< adds one, if not refused
-    virtual void page_out(std::size_t snapshot, cellar::PageTo to) = 0;
+    virtual void offload(std::size_t snapshot, cellar::OffloadTo to) = 0;
     virtual void release(std::size_t snapshot) = 0;
     virtual bool can_resume(int s, int p) const = 0;
     virtual int next(int s) const = 0;

@@ -58,7 +58,7 @@ struct Inputs {
             std::vector<cellar::EncoderInput> all;
             for (const naive::NewToken& t : inputs) {
                 const bool same = !all.empty() && all.back().sequence.value == t.sequence;
-                if (!same) all.push_back({{t.sequence}, {t.position}, 0});
+                if (!same) all.push_back({cellar::Sequence{t.sequence}, cellar::Position{t.position}, 0});
                 ++all.back().tokens;
             }
             auto pass = all.size() == 1 ? Base::memory().write(all[0].sequence, all[0].position, all[0].tokens)
@@ -66,7 +66,7 @@ struct Inputs {
             if (!pass) return Base::reason_of(pass.error());
             written_.assign(pass->cells().begin(), pass->cells().end());
             if (!committed) return std::nullopt;
-            for (int layer = 0; layer < Base::memory().shape().layers(); ++layer)
+            for (int layer = 0; layer < Base::memory().shape().layers; ++layer)
                 if (Base::memory().shape()[layer].shares_layer < 0)
                     Base::put_into(*pass, layer, rows[static_cast<std::size_t>(layer)], style);
             pass->commit();
@@ -144,44 +144,54 @@ public:
         pass_.reset();
     }
 
-    HybridAnswer remove(int s, int begin, int end) override { return answer(memory_.remove({s}, {begin}, {end})); }
+    HybridAnswer remove(int s, int begin, int end) override {
+        return answer(memory_.remove(cellar::Sequence{s}, cellar::Position{begin}, cellar::Position{end}));
+    }
     HybridAnswer copy_prefix(int from, int to, int length) override {
-        return answer(memory_.copy_prefix({from}, {to}, length));
+        return answer(memory_.copy_prefix(cellar::Sequence{from}, cellar::Sequence{to}, cellar::Position{length}));
     }
     HybridAnswer snapshot(int s, int from, int to) override {
-        auto made = memory_.snapshot({s}, {from}, {to});
+        auto made = memory_.snapshot(cellar::Sequence{s}, cellar::Position{from}, cellar::Position{to});
         if (!made) return made.error();
-        trace_.expect(made->to() == (to == INT_MAX ? memory_.next({s}) : cellar::Position{to}), "a snapshot ends at ",
-                      made->to().value);
+        trace_.expect(made->to() == (to == INT_MAX ? memory_.next(cellar::Sequence{s}) : cellar::Position{to}),
+                      "a snapshot ends at ", made->to().value);
         snapshots_.push_back(*std::move(made));
         return std::nullopt;
     }
     HybridAnswer restore(int s, std::size_t snapshot, int to) override {
-        return answer(memory_.restore({s}, snapshots_[snapshot], {to}));
+        return answer(memory_.restore(cellar::Sequence{s}, snapshots_[snapshot], cellar::Position{to}));
     }
-    HybridAnswer rewind(int s, int to) override { return answer(memory_.restore({s}, cellar::Position{to})); }
-    HybridAnswer page_in(std::size_t snapshot) override { return answer(memory_.page_in(snapshots_[snapshot])); }
-    HybridAnswer schedule(int s, int p) override { return answer(memory_.schedule({s}, {p})); }
-    void unschedule(int s, int p) override { memory_.unschedule({s}, {p}); }
+    HybridAnswer rewind(int s, int to) override {
+        return answer(memory_.restore(cellar::Sequence{s}, cellar::Position{to}));
+    }
+    HybridAnswer reload(std::size_t snapshot) override { return answer(memory_.reload(snapshots_[snapshot])); }
+    HybridAnswer schedule(int s, int p) override {
+        return answer(memory_.schedule(cellar::Sequence{s}, cellar::Position{p}));
+    }
+    void unschedule(int s, int p) override { memory_.unschedule(cellar::Sequence{s}, cellar::Position{p}); }
     HybridAnswer merge(std::size_t parent, std::size_t child) override {
         const auto merged = answer(memory_.merge(snapshots_[parent], std::move(snapshots_[child])));
         if (!merged) release(child);
         return merged;
     }
     HybridAnswer split(std::size_t snapshot, int at) override {
-        auto tail = memory_.split(snapshots_[snapshot], {at});
+        auto tail = memory_.split(snapshots_[snapshot], cellar::Position{at});
         if (!tail) return tail.error();
         trace_.expect(tail->from() == cellar::Position{at}, "the rest of a snapshot begins at ", tail->from().value);
         snapshots_.push_back(*std::move(tail));
         return std::nullopt;
     }
-    void page_out(std::size_t snapshot, cellar::PageTo to) override { memory_.page_out(snapshots_[snapshot], to); }
+    void offload(std::size_t snapshot, cellar::OffloadTo to) override { memory_.offload(snapshots_[snapshot], to); }
     void release(std::size_t snapshot) override {
         snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(snapshot));
     }
-    bool can_resume(int s, int p) const override { return memory_.can_resume({s}, {p}); }
-    int next(int s) const override { return memory_.next({s}).value; }
-    int resumable_prefix(int s, int p) const override { return memory_.resumable_prefix({s}, {p}).value; }
+    bool can_resume(int s, int p) const override {
+        return memory_.can_resume(cellar::Sequence{s}, cellar::Position{p});
+    }
+    int next(int s) const override { return memory_.next(cellar::Sequence{s}).value; }
+    int resumable_prefix(int s, int p) const override {
+        return memory_.resumable_prefix(cellar::Sequence{s}, cellar::Position{p}).value;
+    }
     void defragment() override { memory_.defragment(); }
 
 private:

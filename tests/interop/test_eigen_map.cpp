@@ -29,8 +29,8 @@ using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMa
 } // namespace
 
 TEST_CASE("matrices are rows of tokens; a block whose elements lie apart is a violation") {
-    Cache<> cache{{1, 1, 2}, {.sequences = 2, .cells = 8, .batch = 4}};
-    auto pass = cache.begin(Tokens{{0}, {0}, 2}).value();
+    Cache<> cache{{.layers = 1, .kv_heads = 1, .head_dim = 2}, {.sequences = 2, .cells = 8, .batch = 4}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 2}).value();
     Matrix all(2, 4);
     all << 1, 2, 91, 92, 3, 4, 93, 94;
     const Eigen::Vector4f values{5, 6, 7, 8};
@@ -59,8 +59,8 @@ TEST_CASE("matrices are rows of tokens; a block whose elements lie apart is a vi
 }
 
 TEST_CASE("a matrix by columns has a token in each column; one with a token in each row is a violation") {
-    Cache<> cache{{1, 2, 2}, {.sequences = 2, .cells = 8, .batch = 4}};
-    auto pass = cache.begin(Tokens{{0}, {0}, 3}).value();
+    Cache<> cache{{.layers = 1, .kv_heads = 2, .head_dim = 2}, {.sequences = 2, .cells = 8, .batch = 4}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
     Eigen::MatrixXf tokens(4, 3); // [heads * dim, tokens]
     tokens << 0, 10, 20, 1, 11, 21, 2, 12, 22, 3, 13, 23;
     const Eigen::MatrixXf transposed = tokens.transpose();
@@ -115,9 +115,9 @@ TEST_CASE("eigen_map shares memory and keeps constness") {
 }
 
 TEST_CASE("eigen_map shows the keys, values and mask of a pass") {
-    Cache<PermutedV<float>> cache{CacheShape{1, 2, 3}, {.capacity = 8, .batch = 4}};
+    Cache<PermutedV<float>> cache{CacheShape{.layers = 1, .kv_heads = 2, .head_dim = 3}, {.capacity = 8, .batch = 4}};
     const auto rows = counted<float>(4 * 2 * 3);
-    const std::vector<Position> positions{{0}, {1}, {2}, {3}};
+    const std::vector<Position> positions{Position{0}, Position{1}, Position{2}, Position{3}};
     const std::vector<Sequence> sequences(4);
     auto pass = cache.begin({positions, sequences});
     REQUIRE(pass);

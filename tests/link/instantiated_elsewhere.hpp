@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/tokens.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/cache/cache.hpp>
 #include <cellar/layout/layout.hpp>
 

@@ -11,14 +11,16 @@ extern template class cellar::CachePass<Cache>;
 
 // What this file calls is compiled in the other one.
 int main() {
-    Cache cache{{1, 1, 2}, {.sequences = 2, .capacity = 8, .batch = 4}};
+    Cache cache{{.layers = 1, .kv_heads = 1, .head_dim = 2}, {.sequences = 2, .capacity = 8, .batch = 4}};
     const std::vector<float> rows{1, 2, 3, 4};
-    auto pass = cache.begin(cellar::Tokens{{0}, {0}, 2});
+    auto pass = cache.begin(cellar::BatchBuilder{cellar::Sequence{0}, cellar::Position{0}, 2});
     if (!pass) return 1;
     pass->put(0, rows, rows);
     pass->commit();
-    if (!cache.copy_prefix({0}, {1}, 2) || !cache.remove({0}, {1}, cellar::to_end)) return 1;
-    if (cache.tokens({0}) != 1 || cache.tokens({1}) != 2) {
+    if (!cache.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, cellar::Position{2})
+        || !cache.remove(cellar::Sequence{0}, cellar::Position{1}, cellar::to_end))
+        return 1;
+    if (cache.tokens(cellar::Sequence{0}) != 1 || cache.tokens(cellar::Sequence{1}) != 2) {
         std::puts("the cache that another file instantiates has other tokens");
         return 1;
     }

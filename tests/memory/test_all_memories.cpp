@@ -32,7 +32,7 @@ inline constexpr bool name_their_pass = (std::is_same_v<typename Memories::pass_
 static_assert(name_their_pass<Caches, Fixed, Recurrent, Encoder, Together>);
 
 Caches caches_of(int layers) {
-    return {{layers, 1, 2},
+    return {{.layers = layers, .kv_heads = 1, .head_dim = 2},
             {.sequences = 2, .cells = 12, .batch = 8},
             SlidingWindow<8>{},
             RopeShift<>{rope_frequencies(2)}};
@@ -41,7 +41,7 @@ Caches caches() {
     return caches_of(2);
 }
 Fixed fixed() {
-    return {{2, 1, 2}, {.sequences = 2, .cells = 12, .batch = 8}};
+    return {{.layers = 2, .kv_heads = 1, .head_dim = 2}, {.sequences = 2, .cells = 12, .batch = 8}};
 }
 Recurrent recurrent_of(int layers) {
     return {StateShape{layers, {{3}}}, {.sequences = 2, .batch = 8, .rollback = 2}};
@@ -50,7 +50,7 @@ Recurrent recurrent() {
     return recurrent_of(2);
 }
 Encoder encoder() {
-    return {{2, 1, 2}, {.sequences = 2, .capacity = 12, .batch = 8}};
+    return {{.layers = 2, .kv_heads = 1, .head_dim = 2}, {.sequences = 2, .capacity = 12, .batch = 8}};
 }
 Together together() {
     return Together{2, caches_of(1), recurrent_of(1)};
@@ -90,11 +90,11 @@ Result<std::int64_t> use(M& memory) {
     REQUIRE(memory.sequences() == 2);
     memory.reserve(4).drop();
     if (Result<void> fed = feed(memory, text(0, 0, 5)); !fed) return fed.error();
-    if (Result<void> copied = memory.copy_prefix({0}, {1}, 4); !copied) return copied.error();
+    if (Result<void> copied = memory.copy_prefix(Sequence{0}, Sequence{1}, Position{4}); !copied) return copied.error();
     if (Result<void> fed = feed(memory, text(1, 4, 2) + text(0, 5, 1)); !fed) return fed.error();
-    const Position from = memory.resumable_prefix({1}, {5});
-    REQUIRE(memory.can_resume({1}, from));
-    if (Result<void> removed = memory.remove({1}, from, to_end); !removed) return removed.error();
+    const Position from = memory.resumable_prefix(Sequence{1}, Position{5});
+    REQUIRE(memory.can_resume(Sequence{1}, from));
+    if (Result<void> removed = memory.remove(Sequence{1}, from, to_end); !removed) return removed.error();
     memory.fence();
     return memory.bytes();
 }
@@ -107,7 +107,7 @@ Result<void> too_long(M& memory) {
 template <Memory M>
 Result<void> cut(M& memory) {
     if (Result<void> fed = feed(memory, text(0, 0, 6)); !fed) return fed.error();
-    return memory.remove({0}, {1}, {2});
+    return memory.remove(Sequence{0}, Position{1}, Position{2});
 }
 template <Memory M>
 Result<void> overfill(M& memory) {
@@ -117,7 +117,7 @@ Result<void> overfill(M& memory) {
 template <Memory M>
 Result<void> rewind(M& memory) {
     if (Result<void> fed = feed(memory, text(0, 0, 6)); !fed) return fed.error();
-    return memory.copy_prefix({0}, {1}, 2);
+    return memory.copy_prefix(Sequence{0}, Sequence{1}, Position{2});
 }
 
 template <Memory M>
@@ -134,7 +134,7 @@ std::vector<Refusal> refusals(M (*make)()) {
 template <class M>
 concept answers_alike = requires(M& m, const Batch& batch, Sequence s, Position p) {
     { m.begin(batch).error() } -> std::same_as<Refusal>;
-    { m.copy_prefix(s, s, 1).error() } -> std::same_as<Refusal>;
+    { m.copy_prefix(s, s, Position{1}).error() } -> std::same_as<Refusal>;
     { m.remove(s, p, p).error() } -> std::same_as<Refusal>;
 };
 static_assert(answers_alike<Caches> && answers_alike<Fixed>);

@@ -64,7 +64,7 @@ private:
 
 template <class M>
 void add(M& memory, Attempts& attempts, Sequence s, std::int32_t tokens) {
-    const Tokens batch{s, memory.next(s), tokens};
+    const BatchBuilder batch{s, memory.next(s), tokens};
     attempts.prepare(memory, op::Begin{batch});
     auto pass = memory.begin(batch);
     if (!pass) return;
@@ -95,7 +95,7 @@ void use(M& memory, Attempts& attempts, int steps) {
             add(memory, attempts, s, 1 + below(2));
             break;
         case 4:
-            attempts.run(memory, op::CopyPrefix{s, {below(memory.sequences())}, next.value});
+            attempts.run(memory, op::CopyPrefix{s, Sequence{below(memory.sequences())}, next});
             break;
         case 5: {
             const Position begin{below(next.value)};
@@ -122,7 +122,7 @@ void use(M& memory, Attempts& attempts, int steps) {
 
 TEST_CASE("a cache says what the first phase of an operation allocates") {
     for (const Placement placement : {Placement::blocks, Placement::scattered, Placement::contiguous}) {
-        Keys memory{{1, 1, 4},
+        Keys memory{{.layers = 1, .kv_heads = 1, .head_dim = 4},
                     {.sequences = 4, .capacity = 60, .cells = 72, .batch = 2, .placement = placement},
                     SlidingWindow<8>{{.retention = 50}},
                     RopeShift<>{rope_frequencies(4)}};
@@ -134,7 +134,8 @@ TEST_CASE("a cache says what the first phase of an operation allocates") {
 
 TEST_CASE("runs of single cells need more room than was planned, which a cache says") {
     Cache<StandardV<float>> memory{
-        {1, 1, 4}, {.sequences = 8, .capacity = 64, .cells = 128, .batch = 1, .placement = Placement::scattered}};
+        {.layers = 1, .kv_heads = 1, .head_dim = 4},
+        {.sequences = 8, .capacity = 64, .cells = 128, .batch = 1, .placement = Placement::scattered}};
     Attempts attempts;
     for (int i = 0; i < 60; ++i)
         for (const Sequence s : {Sequence{0}, Sequence{1}}) add(memory, attempts, s, 1);
@@ -143,17 +144,18 @@ TEST_CASE("runs of single cells need more room than was planned, which a cache s
 }
 
 TEST_CASE("a cache says that cells get memory") {
-    Cache<StandardV<float>> memory{{1, 1, 4}, {.sequences = 1, .capacity = 256, .initial_cells = 8, .batch = 16}};
+    Cache<StandardV<float>> memory{{.layers = 1, .kv_heads = 1, .head_dim = 4},
+                                   {.sequences = 1, .capacity = 256, .initial_cells = 8, .batch = 16}};
     Attempts attempts;
     int grown = 0;
     for (int i = 0; i < 100; ++i) {
         const auto allocated = MemoryAccess::state(memory).stores.cells();
-        const bool says_so = memory.prepare(op::Begin{Tokens{{0}, memory.next({0})}}).allocated;
+        const bool says_so = memory.prepare(op::Begin{BatchBuilder{Sequence{0}, memory.next(Sequence{0})}}).allocated;
         if (MemoryAccess::state(memory).stores.cells() != allocated) {
             ++grown;
             CHECK(says_so);
         }
-        add(memory, attempts, {0}, 1);
+        add(memory, attempts, Sequence{0}, 1);
     }
     CHECK(grown > 2);
 }
@@ -167,29 +169,31 @@ TEST_CASE("a recurrent memory says what the first phase of an operation allocate
 }
 
 TEST_CASE("decode steps that find room allocate nothing, and say so") {
-    Cache<StandardV<float>> memory{{1, 1, 4}, {.sequences = 4, .capacity = 100, .batch = 16}};
+    Cache<StandardV<float>> memory{{.layers = 1, .kv_heads = 1, .head_dim = 4},
+                                   {.sequences = 4, .capacity = 100, .batch = 16}};
     Attempts attempts;
     for (int i = 0; i < 80; ++i) {
         for (std::int32_t s = 0; s < 4; ++s) {
-            CHECK(!memory.prepare(op::Begin{Tokens{{s}, memory.next({s})}}).allocated);
-            add(memory, attempts, {s}, 1);
+            CHECK(!memory.prepare(op::Begin{BatchBuilder{Sequence{s}, memory.next(Sequence{s})}}).allocated);
+            add(memory, attempts, Sequence{s}, 1);
         }
     }
     CHECK(attempts.allocated() == 0);
 }
 
 TEST_CASE("inputs of an encoder: their memory says what the first phase of an operation allocates") {
-    EncoderMemory<> memory{{1, 1, 4}, {.sequences = 8, .cells = 128, .batch = 2, .placement = Placement::scattered}};
+    EncoderMemory<> memory{{.layers = 1, .kv_heads = 1, .head_dim = 4},
+                           {.sequences = 8, .cells = 128, .batch = 2, .placement = Placement::scattered}};
     Attempts attempts;
     for (int i = 0; i < 60; ++i) {
         for (const Sequence s : {Sequence{0}, Sequence{1}}) {
-            auto pass = memory.write(s, {i}, 1);
+            auto pass = memory.write(s, Position{i}, 1);
             REQUIRE(pass);
             pass->mark_put(0);
             pass->commit();
         }
-        attempts.prepare(memory, op::Begin{Tokens{{0}, {i}}});
-        attempts.run(memory, op::CopyPrefix{{0}, {2}, i});
+        attempts.prepare(memory, op::Begin{BatchBuilder{Sequence{0}, Position{i}}});
+        attempts.run(memory, op::CopyPrefix{Sequence{0}, Sequence{2}, Position{i}});
     }
     CHECK(attempts.allocated() > 0);
 }
@@ -198,13 +202,13 @@ TEST_CASE("a hybrid says what a member allocated before another one refused") {
     // A removal with a gap: the cache makes room for it, and the recurrent memory refuses.
     using Both = Hybrid<Repeat<Keys, States1>, Keys, States1>;
     Both memory{2,
-                Keys{{1, 1, 4},
+                Keys{{.layers = 1, .kv_heads = 1, .head_dim = 4},
                      {.sequences = 1, .capacity = 60, .batch = 16},
                      SlidingWindow<8>{{.retention = 50}},
                      RopeShift<>{rope_frequencies(4)}},
                 States1{StateShape{1, {{3}}}, {.sequences = 1, .batch = 16}}};
     {
-        auto pass = memory.begin(Tokens{{0}, {0}, 10});
+        auto pass = memory.begin(BatchBuilder{Sequence{0}, Position{0}, 10});
         REQUIRE(pass);
         pass->of<Keys>().mark_put(0);
         for (const MicroBatch& micro_batch : pass->of<States1>().micro_batches()) {
@@ -213,18 +217,18 @@ TEST_CASE("a hybrid says what a member allocated before another one refused") {
         }
         pass->commit();
     }
-    const auto refused = memory.prepare(op::Remove{{0}, {2}, {3}});
+    const auto refused = memory.prepare(op::Remove{Sequence{0}, Position{2}, Position{3}});
     CHECK(refused.error() == Refusal{Reason::cannot_cut, 1});
     CHECK(refused.allocated);
-    const auto nothing = memory.prepare(op::Remove{{0}, {10}, {11}});
+    const auto nothing = memory.prepare(op::Remove{Sequence{0}, Position{10}, Position{11}});
     CHECK(nothing.has_value());
     CHECK(!nothing.allocated);
-    CHECK(!memory.prepare(op::Begin{Tokens{{0}, {12}}}).allocated); // refused by the first member
+    CHECK(!memory.prepare(op::Begin{BatchBuilder{Sequence{0}, Position{12}}}).allocated); // refused by the first member
 }
 
 TEST_CASE("the hash of a memory depends on tokens, cells, snapshots and schedules, and on nothing else") {
     const auto make = [] {
-        return Keys{{1, 1, 4},
+        return Keys{{.layers = 1, .kv_heads = 1, .head_dim = 4},
                     {.sequences = 4, .capacity = 60, .cells = 72, .batch = 16},
                     SlidingWindow<8>{{.retention = 50}},
                     RopeShift<>{rope_frequencies(4)}};
@@ -232,23 +236,23 @@ TEST_CASE("the hash of a memory depends on tokens, cells, snapshots and schedule
     Keys one = make();
     Keys other = make();
     Attempts attempts;
-    for (Keys* memory : {&one, &other}) add(*memory, attempts, {0}, 10);
+    for (Keys* memory : {&one, &other}) add(*memory, attempts, Sequence{0}, 10);
     CHECK(hash(one) == hash(other));
-    auto first = *one.snapshot({0});
+    auto first = *one.snapshot(Sequence{0});
     CHECK(hash(one) != hash(other));
-    auto second = *one.snapshot({0}, {0}, {9});
-    auto second_of_other = *other.snapshot({0}, {0}, {9});
-    auto first_of_other = *other.snapshot({0});
+    auto second = *one.snapshot(Sequence{0}, Position{0}, Position{9});
+    auto second_of_other = *other.snapshot(Sequence{0}, Position{0}, Position{9});
+    auto first_of_other = *other.snapshot(Sequence{0});
     CHECK(hash(one) == hash(other)); // in another order
-    one.page_out(first);
+    one.offload(first);
     CHECK(hash(one) != hash(other));
-    other.page_out(first_of_other);
+    other.offload(first_of_other);
     CHECK(hash(one) == hash(other));
-    CHECK(one.schedule({0}, {20}));
+    CHECK(one.schedule(Sequence{0}, Position{20}));
     CHECK(hash(one) != hash(other));
-    CHECK(other.schedule({0}, {20}));
+    CHECK(other.schedule(Sequence{0}, Position{20}));
     CHECK(hash(one) == hash(other));
-    CHECK(one.copy_prefix({0}, {1}, 4));
+    CHECK(one.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
     CHECK(hash(one) != hash(other));
 }
 
@@ -260,16 +264,16 @@ TEST_CASE("the hash of a recurrent memory depends on its states, checkpoints and
     States1 one = make();
     States1 other = make();
     Attempts attempts;
-    for (States1* memory : {&one, &other}) add(*memory, attempts, {0}, 4);
+    for (States1* memory : {&one, &other}) add(*memory, attempts, Sequence{0}, 4);
     CHECK(hash(one) == hash(other));
-    CHECK(one.checkpoint({0}));
+    CHECK(one.checkpoint(Sequence{0}));
     CHECK(hash(one) != hash(other));
-    CHECK(other.checkpoint({0}));
-    auto snapshot = *one.snapshot({0});
+    CHECK(other.checkpoint(Sequence{0}));
+    auto snapshot = *one.snapshot(Sequence{0});
     CHECK(hash(one) != hash(other));
-    auto of_other = *other.snapshot({0});
+    auto of_other = *other.snapshot(Sequence{0});
     CHECK(hash(one) == hash(other));
-    one.page_out(snapshot);
+    one.offload(snapshot);
     CHECK(hash(one) != hash(other));
 }
 

@@ -52,8 +52,8 @@ using Recurrent = RecurrentMemory<States<Sum>>;
 using Both = Hybrid<Repeat<Cache<>, Recurrent>, Cache<>, Recurrent>;
 
 const CacheLimits limits{.sequences = 2, .capacity = 8, .batch = 4};
-const Tokens wrong{{5}, {0}};
-const Tokens one{{0}, {0}};
+const BatchBuilder wrong{Sequence{5}, Position{0}};
+const BatchBuilder one{Sequence{0}, Position{0}};
 const std::vector<float> row{1};
 const std::vector<float> long_row{1, 2};
 
@@ -61,11 +61,11 @@ template <Memory M>
 void check_operations(M& m) {
     check_here([&] { (void)m.begin(wrong); });
     check_here([&] { (void)m.reserve(5); });
-    check_here([&] { (void)m.copy_prefix({0}, {5}, 1); });
-    check_here([&] { (void)m.remove({5}, {0}, {1}); });
-    check_here([&] { (void)m.next({5}); });
-    check_here([&] { (void)m.can_resume({5}, {1}); });
-    check_here([&] { (void)m.resumable_prefix({5}, {1}); });
+    check_here([&] { (void)m.copy_prefix(Sequence{0}, Sequence{5}, Position{1}); });
+    check_here([&] { (void)m.remove(Sequence{5}, Position{0}, Position{1}); });
+    check_here([&] { (void)m.next(Sequence{5}); });
+    check_here([&] { (void)m.can_resume(Sequence{5}, Position{1}); });
+    check_here([&] { (void)m.resumable_prefix(Sequence{5}, Position{1}); });
 }
 
 template <class M>
@@ -86,10 +86,11 @@ void check_questions_of_limits(M& moved) {
 } // namespace
 
 TEST_CASE("violations name the caller's line: operations of all memories") {
-    Cache<> cache{{1, 1, 1}, limits};
-    EncoderMemory<> encoder{{1, 1, 1}, limits};
+    Cache<> cache{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits};
+    EncoderMemory<> encoder{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits};
     Recurrent recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}};
-    Both both{2, Cache<>{{1, 1, 1}, limits}, Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}}};
+    Both both{2, Cache<>{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits},
+              Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}}};
     check_operations(cache);
     check_operations(encoder);
     check_operations(recurrent);
@@ -97,10 +98,11 @@ TEST_CASE("violations name the caller's line: operations of all memories") {
 }
 
 TEST_CASE("violations name the caller's line: questions to a memory that was moved from") {
-    Cache<> cache{{1, 1, 1}, limits};
-    EncoderMemory<> encoder{{1, 1, 1}, limits};
+    Cache<> cache{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits};
+    EncoderMemory<> encoder{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits};
     Recurrent recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}};
-    Both both{2, Cache<>{{1, 1, 1}, limits}, Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}}};
+    Both both{2, Cache<>{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits},
+              Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}}};
     const Cache<> other_cache = std::move(cache);
     const EncoderMemory<> other_encoder = std::move(encoder);
     const Recurrent other_recurrent = std::move(recurrent);
@@ -138,21 +140,24 @@ TEST_CASE("violations name the caller's line: constructors") {
     check_here([&] { (void)StateShape{0, {{1}}}; });
     check_here([&] { (void)StateShape{std::vector<std::vector<StateExtents>>{}}; });
     check_here([&] { (void)StateExtents{0}; });
-    check_here([&] { (void)CacheShape{0, 1, 1}; });
-    check_here([&] { (void)CacheShape{{{1, 0, 1}}}; });
-    check_here([&] { Cache<>({1, 1, 1}, {.sequences = 0, .capacity = 1}); });
-    check_here([&] { EncoderMemory<>({1, 1, 1}, {.capacity = 0}); });
+    check_here([&] { (void)CacheShape{.layers = 0, .kv_heads = 1, .head_dim = 1}; });
+    check_here([&] { (void)CacheShape{.each_layer = {{1, 0, 1}}}; });
+    check_here([&] { Cache<>({.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 0, .capacity = 1}); });
+    check_here([&] { EncoderMemory<>({.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 0}); });
     check_here([&] { Recurrent({1, {{1}}}, {.batch = 0}); });
-    check_here([&] { Both(3, Cache<>{{1, 1, 1}, limits}, Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}}); });
+    check_here([&] {
+        Both(3, Cache<>{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits},
+             Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}});
+    });
 }
 
 TEST_CASE("violations name the caller's line: caches and their passes") {
-    Cache<> cache{{2, 1, 1}, limits};
-    check_here([&] { (void)cache.schedule({0}, {0}); });
-    check_here([&] { cache.unschedule({5}, {0}); });
-    check_here([&] { (void)cache.range({5}); });
-    check_here([&] { (void)cache.tokens({5}); });
-    check_here([&] { cache.visit_cells({5}, [](Position, Cell, int) {}); });
+    Cache<> cache{{.layers = 2, .kv_heads = 1, .head_dim = 1}, limits};
+    check_here([&] { (void)cache.schedule(Sequence{0}, Position{0}); });
+    check_here([&] { cache.unschedule(Sequence{5}, Position{0}); });
+    check_here([&] { (void)cache.range(Sequence{5}); });
+    check_here([&] { (void)cache.tokens(Sequence{5}); });
+    check_here([&] { cache.visit_cells(Sequence{5}, [](Position, Cell, int) {}); });
     auto pass = cache.begin(one).value();
     check_here([&] { cache.defragment(); });
     check_here([&] { pass.put(0, long_row, row); });
@@ -168,9 +173,9 @@ TEST_CASE("violations name the caller's line: caches and their passes") {
     pass.drop();
     check_here([&] { (void)pass.mask(); });
     check_here([&] { (void)pass.cells(); });
-    EncoderMemory<> encoder{{1, 1, 1}, limits};
-    check_here([&] { (void)encoder.write({0}, {0}, -1); });
-    check_here([&] { (void)encoder.write({5}, {0}, 1); });
+    EncoderMemory<> encoder{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits};
+    check_here([&] { (void)encoder.write(Sequence{0}, Position{0}, -1); });
+    check_here([&] { (void)encoder.write(Sequence{5}, Position{0}, 1); });
     auto reading = encoder.begin(one).value();
     check_here([&] { encoder.defragment(); });
     check_here([&] { (void)reading.keys(1); });
@@ -181,18 +186,18 @@ TEST_CASE("violations name the caller's line: caches and their passes") {
 
 TEST_CASE("violations name the caller's line: recurrent memories and their passes") {
     Recurrent memory{{1, {{1}}}, {.sequences = 2, .batch = 4, .checkpoints = 1}};
-    check_here([&] { (void)memory.checkpoint({5}); });
-    check_here([&] { (void)memory.schedule({0}, {0}); });
-    check_here([&] { memory.unschedule({5}, {0}); });
-    check_here([&] { (void)memory.kept({5}); });
-    check_here([&] { (void)memory.state({0}); });
+    check_here([&] { (void)memory.checkpoint(Sequence{5}); });
+    check_here([&] { (void)memory.schedule(Sequence{0}, Position{0}); });
+    check_here([&] { memory.unschedule(Sequence{5}, Position{0}); });
+    check_here([&] { (void)memory.kept(Sequence{5}); });
+    check_here([&] { (void)memory.state(Sequence{0}); });
     check_here([&] { (void)memory.view<Sum>(0, {}); });
     check_here([&] { memory.set_initial<Sum>(0, long_row); });
     auto pass = memory.begin(one).value();
     const MicroBatch micro_batch = pass.micro_batches()[0];
     check_here([&] { (void)micro_batch.sequence(1); });
     check_here([&] { (void)micro_batch.tokens(-1); });
-    check_here([&] { (void)memory.state({0}, {1}); });
+    check_here([&] { (void)memory.state(Sequence{0}, Position{1}); });
     check_here([&] { (void)pass.get<Sum>(1, micro_batch); });
     check_here([&] { pass.put(0, micro_batch); });
     check_here([&] { (void)pass.slots<Sum>(1); });
@@ -204,12 +209,12 @@ TEST_CASE("violations name the caller's line: recurrent memories and their passe
 }
 
 TEST_CASE("violations name the caller's line: prefix trees") {
-    Cache<> cache{{1, 1, 1}, limits};
+    Cache<> cache{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits};
     const std::vector<std::int32_t> tokens{1};
     check_here([&] { PrefixTree(cache, {.usefulness = nullptr}); });
     PrefixTree tree{cache};
-    check_here([&] { (void)tree.attach({5}, tokens); });
-    check_here([&] { (void)tree.insert({0}, tokens); });
+    check_here([&] { (void)tree.attach(Sequence{5}, tokens); });
+    check_here([&] { (void)tree.insert(Sequence{0}, tokens); });
     check_here([&] { (void)tree.begin(wrong); });
     const PrefixTree moved{std::move(tree)};
     check_here([&] { (void)tree.match(tokens); });
@@ -221,10 +226,11 @@ TEST_CASE("violations name the caller's line: prefix trees") {
 }
 
 TEST_CASE("violations name the caller's line: hybrids, and work within visit") {
-    Both memory{2, Cache<>{{1, 1, 1}, limits}, Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}}};
-    check_here([&] { (void)memory.remove({5}, {0}, {1}, RotateBy{1}); });
-    check_here([&] { (void)memory.schedule({0}, {0}); });
-    check_here([&] { memory.unschedule({5}, {0}); });
+    Both memory{2, Cache<>{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits},
+                Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}}};
+    check_here([&] { (void)memory.remove(Sequence{5}, Position{0}, Position{1}, RotateBy{1}); });
+    check_here([&] { (void)memory.schedule(Sequence{0}, Position{0}); });
+    check_here([&] { memory.unschedule(Sequence{5}, Position{0}); });
     auto pass = memory.begin(one).value();
     check_here([&] { memory.defragment(); });
     check_here([&] { pass.visit(2, [](auto&, int) {}); });
@@ -240,13 +246,13 @@ TEST_CASE("violations name the caller's line: hybrids, and work within visit") {
     pass.drop();
     check_here([&] { pass.visit(0, [](auto&, int) {}); });
     using AtRunTime = Hybrid<RunTimePattern, Cache<>>;
-    check_here([&] { AtRunTime({7}, Cache<>{{1, 1, 1}, limits}); });
-    AtRunTime one_layer({0}, Cache<>{{1, 1, 1}, limits});
+    check_here([&] { AtRunTime({7}, Cache<>{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits}); });
+    AtRunTime one_layer({0}, Cache<>{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits});
     check_here([&] { (void)one_layer.place(1); });
     const AtRunTime other = std::move(one_layer);
     check_here([&] { (void)one_layer.layers(); });
     using Optional = Hybrid<RunTimePattern, Cache<>, Recurrent>;
-    Optional without({0}, Cache<>{{1, 1, 1}, limits}, std::nullopt);
+    Optional without({0}, Cache<>{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits}, std::nullopt);
     check_here([&] { (void)without.member<1>(); });
     check_here([&] { (void)without.member<Recurrent>(); });
     check_here([&] { (void)std::as_const(without).member<Recurrent>(); });
@@ -258,27 +264,27 @@ TEST_CASE("violations name the caller's line: missing values and errors") {
     check_here([&] { (void)value.error(); });
     check_here([&] { (void)Result<void>{}.error(); });
     // The value of a refused result: the violation names the line of the operation.
-    Cache<> cache{{1, 1, 1}, {.capacity = 1, .batch = 4}};
+    Cache<> cache{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 1, .batch = 4}};
     const int line = __LINE__ + 1;
-    auto pass = cache.begin(Tokens{{0}, {0}, 4});
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 4});
     const Place place = place_of([&] { pass->commit(); });
     CHECK(place.line == line);
     CHECK(std::string_view{place.file}.ends_with("test_callers.cpp"));
 }
 
 TEST_CASE("a thrown violation does not affect the line of later ones") {
-    Cache<> cache{{1, 1, 1}, limits};
+    Cache<> cache{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits};
     for (int i = 0; i < 2; ++i) {
-        check_here([&] { (void)cache.next({5}); });
+        check_here([&] { (void)cache.next(Sequence{5}); });
         check_here([&] { CELLAR_EXPECTS(false, "of its own"); });
     }
     // A handler may call cellar itself.
     static Cache<>* inside = nullptr;
     inside = &cache;
     const ViolationHandler before = set_violation_handler([](const Violation& v) {
-        if (inside->next({0}) == Position{0}) throw Place{v.file, v.line};
+        if (inside->next(Sequence{0}) == Position{0}) throw Place{v.file, v.line};
     });
-    CHECK_THROWS_AS((void)cache.next({5}), Place);
+    CHECK_THROWS_AS((void)cache.next(Sequence{5}), Place);
     set_violation_handler(before);
 }
 

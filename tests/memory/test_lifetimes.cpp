@@ -29,7 +29,7 @@ using Both = Hybrid<Repeat<Cache<>, Recurrent>, Cache<>, Recurrent>;
 using AtRunTime = Hybrid<RunTimePattern, Cache<>, Recurrent>;
 
 Cache<> cache() {
-    return {{1, 1, 1}, {.sequences = 2, .capacity = 8, .batch = 4}};
+    return {{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 8, .batch = 4}};
 }
 Recurrent recurrent() {
     return {StateShape{1, {{1}}}, {.sequences = 2, .batch = 4, .checkpoints = 1}};
@@ -40,17 +40,17 @@ template <Memory M>
 void check_moved_from(M memory, const std::string& message) {
     M moved = std::move(memory);
     const auto check = [&](auto operation) { CHECK(violation_of(operation) == message); };
-    check([&] { (void)memory.begin(Tokens{{0}, {0}}); });
+    check([&] { (void)memory.begin(BatchBuilder{Sequence{0}, Position{0}}); });
     check([&] { memory.reserve(1).drop(); });
-    check([&] { (void)memory.copy_prefix({0}, {1}, 1); });
-    check([&] { (void)memory.remove({0}, {0}, to_end); });
-    check([&] { (void)memory.next({0}); });
-    check([&] { (void)memory.can_resume({0}, {0}); });
-    check([&] { (void)memory.resumable_prefix({0}, {0}); });
+    check([&] { (void)memory.copy_prefix(Sequence{0}, Sequence{1}, Position{1}); });
+    check([&] { (void)memory.remove(Sequence{0}, Position{0}, to_end); });
+    check([&] { (void)memory.next(Sequence{0}); });
+    check([&] { (void)memory.can_resume(Sequence{0}, Position{0}); });
+    check([&] { (void)memory.resumable_prefix(Sequence{0}, Position{0}); });
     check([&] { memory.fence(); });
     check([&] { (void)memory.bytes(); });
     memory = std::move(moved); // assigning to it is allowed
-    CHECK(memory.next({0}) == Position{0});
+    CHECK(memory.next(Sequence{0}) == Position{0});
     CHECK(memory.layers() >= 1);
 }
 
@@ -79,8 +79,9 @@ std::string output_of(const std::function<void()>& mistake) {
 
 TEST_CASE("every operation on a memory that was moved from is a violation") {
     check_moved_from(cache(), "the cache was moved from, expected one that was not");
-    check_moved_from(EncoderMemory<>{{1, 1, 1}, {.sequences = 2, .capacity = 8, .batch = 4}},
-                     "the cache was moved from, expected one that was not");
+    check_moved_from(
+        EncoderMemory<>{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 8, .batch = 4}},
+        "the cache was moved from, expected one that was not");
     check_moved_from(recurrent(), "the memory was moved from, expected one that was not");
     check_moved_from(Both{2, cache(), recurrent()}, "the cache was moved from, expected one that was not");
     check_moved_from(AtRunTime{{0, 1}, cache(), recurrent()}, "the cache was moved from, expected one that was not");
@@ -90,16 +91,16 @@ TEST_CASE("operations of single kinds of memories that were moved from are viola
     Recurrent states = recurrent();
     const Recurrent moved = std::move(states);
     const std::string message = "the memory was moved from, expected one that was not";
-    CHECK(violation_of([&] { (void)states.checkpoint({0}); }) == message);
-    CHECK(violation_of([&] { (void)states.schedule({0}, {1}); }) == message);
-    CHECK(violation_of([&] { (void)states.kept({0}); }) == message);
+    CHECK(violation_of([&] { (void)states.checkpoint(Sequence{0}); }) == message);
+    CHECK(violation_of([&] { (void)states.schedule(Sequence{0}, Position{1}); }) == message);
+    CHECK(violation_of([&] { (void)states.kept(Sequence{0}); }) == message);
     CHECK(violation_of([&] { (void)states.statistics(); }) == message);
-    CHECK(violation_of([&] { states.unschedule({0}, {1}); }) == message);
+    CHECK(violation_of([&] { states.unschedule(Sequence{0}, Position{1}); }) == message);
     Cache<> cells = cache();
     const Cache<> moved_cells = std::move(cells);
     const std::string of_cache = "the cache was moved from, expected one that was not";
-    CHECK(violation_of([&] { (void)cells.schedule({0}, {1}); }) == of_cache);
-    CHECK(violation_of([&] { cells.unschedule({0}, {1}); }) == of_cache);
+    CHECK(violation_of([&] { (void)cells.schedule(Sequence{0}, Position{1}); }) == of_cache);
+    CHECK(violation_of([&] { cells.unschedule(Sequence{0}, Position{1}); }) == of_cache);
     AtRunTime hybrid{{0, 1}, cache(), recurrent()};
     const AtRunTime other = std::move(hybrid);
     CHECK(violation_of([&] { (void)hybrid.layers(); }) == "the hybrid was moved from, expected one that was not");
@@ -107,18 +108,18 @@ TEST_CASE("operations of single kinds of memories that were moved from are viola
 
 TEST_CASE("a pass that was moved from is over") {
     Cache<> memory = cache();
-    auto pass = memory.begin(Tokens{{0}, {0}}).value();
+    auto pass = memory.begin(BatchBuilder{Sequence{0}, Position{0}}).value();
     auto other = std::move(pass);
     const std::string message = "the pass is over, expected one that was not committed, dropped or moved from";
     CHECK(violation_of([&] { pass.mark_put(0); }) == message);
     CHECK(violation_of([&] { pass.commit(); }) == message);
     other.mark_put(0);
     other.commit();
-    CHECK(memory.next({0}) == Position{1});
+    CHECK(memory.next(Sequence{0}) == Position{1});
 }
 
 TEST_CASE("a memory that is destroyed while its pass is open aborts with a message") {
-    const auto begin = [](auto& memory) { return memory->begin(Tokens{{0}, {0}}).value(); };
+    const auto begin = [](auto& memory) { return memory->begin(BatchBuilder{Sequence{0}, Position{0}}).value(); };
     CHECK(output_of([&] {
               std::optional<Cache<>> memory = cache();
               auto pass = begin(memory);
@@ -154,7 +155,7 @@ TEST_CASE("the printed message names the caller's line") {
     const std::string words = output_of([&] {
         Cache<> memory = cache();
         line = __LINE__ + 1;
-        (void)memory.next({7});
+        (void)memory.next(Sequence{7});
     });
     CHECK(words.find("test_lifetimes.cpp:") != std::string::npos);
     CHECK(words.find(": cellar: sequence 7, expected 0 to 1\n") != std::string::npos);

@@ -64,11 +64,11 @@ public:
         return finish(*std::move(prepared));
     }
     Pass reserve(std::int32_t tokens) { return Pass{nullptr, tokens}; }
-    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        finish(prepare(op::CopyPrefix{from, to, length}).value());
+    Result<void> copy_prefix(Sequence from, Sequence to, Position end) {
+        finish(prepare(op::CopyPrefix{from, to, end}).value());
         return {};
     }
-    Position next(Sequence s) const { return {length(s)}; }
+    Position next(Sequence s) const { return Position{length(s)}; }
     bool can_resume(Sequence s, Position p) const { return resumable_prefix(s, p) == p; }
     Position resumable_prefix(Sequence s, Position p) const { return std::min(p, Position{length(s)}); }
     Result<void> remove(Sequence s, Position begin, Position end) {
@@ -97,7 +97,7 @@ public:
     }
     Pass finish(op::Begin&& begin) { return Pass{this, begin.batch.tokens()}; }
     Result<SetLength> prepare(const op::CopyPrefix& copy) {
-        return SetLength{copy.to, std::min(length(copy.from), copy.length)};
+        return SetLength{copy.to, std::min(length(copy.from), copy.end.value)};
     }
     Result<SetLength> prepare(const op::Remove& remove) {
         if (remove.begin.value % 2 != 0) return Reason::cannot_cut; // so that there is a refusal
@@ -122,7 +122,7 @@ using Together = Hybrid<Repeat<Keys, Counter>, Keys, Counter>;
 static_assert(TwoPhaseMemory<Together> && !HasSnapshots<Together> && !TwoPhaseSnapshots<Together>);
 
 Keys keys(std::int32_t cells, int layers = 1) {
-    return {{layers, 1, 1}, {.sequences = 2, .cells = cells, .batch = 16}};
+    return {{.layers = layers, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .cells = cells, .batch = 16}};
 }
 Together together(std::int32_t cells, std::int32_t max) {
     return Together{2, keys(cells), Counter{2, max}};
@@ -154,7 +154,7 @@ Result<void> feed(M& memory, const cellar_test::Text& tokens) {
 TEST_CASE("a user's memory can be a member of a hybrid: all or none") {
     Together memory = together(10, 6);
     const auto lengths = [&](int s) {
-        return std::pair{memory.member<Keys>().tokens({s}), memory.member<Counter>().length({s})};
+        return std::pair{memory.member<Keys>().tokens(Sequence{s}), memory.member<Counter>().length(Sequence{s})};
     };
     REQUIRE(feed(memory, text(0, 0, 5)));
     CHECK(lengths(0) == std::pair{5, 5});
@@ -163,18 +163,18 @@ TEST_CASE("a user's memory can be a member of a hybrid: all or none") {
     CHECK(feed(memory, text(0, 5, 2)).error() == Refusal{Reason::full, 1});
     CHECK(lengths(0) == std::pair{5, 5});
     CHECK(memory.member<Keys>().statistics().free == 5);
-    CHECK(memory.remove({0}, {1}, {2}).error() == Refusal{Reason::cannot_cut, 1});
+    CHECK(memory.remove(Sequence{0}, Position{1}, Position{2}).error() == Refusal{Reason::cannot_cut, 1});
     CHECK(lengths(0) == std::pair{5, 5});
 
     // The cache refuses, and the counter has changed nothing.
     CHECK(feed(memory, text(1, 0, 6)).error() == Refusal{Reason::full, 0});
     CHECK(lengths(1) == std::pair{0, 0});
 
-    REQUIRE(memory.copy_prefix({0}, {1}, 3));
+    REQUIRE(memory.copy_prefix(Sequence{0}, Sequence{1}, Position{3}));
     CHECK(lengths(1) == std::pair{3, 3});
-    REQUIRE(memory.remove({0}, {2}, {4}));
+    REQUIRE(memory.remove(Sequence{0}, Position{2}, Position{4}));
     CHECK(lengths(0) == std::pair{3, 3});
-    CHECK(memory.resumable_prefix({0}, {100}) == Position{3});
+    CHECK(memory.resumable_prefix(Sequence{0}, Position{100}) == Position{3});
     {
         auto dropped = memory.begin(cellar_test::batch_of(text(0, 3, 1)));
         REQUIRE(dropped);
@@ -203,19 +203,21 @@ TEST_CASE("a hybrid can be a member of another hybrid: all or none, and refusals
         using Keys::Keys;
     };
     using Outer = Hybrid<LayerList<Draft, Times<2, Together>>, Draft, Together>;
-    Outer memory{3, Draft{CacheShape{1, 1, 1}, {.sequences = 2, .cells = 20, .batch = 16}}, together(10, 6)};
+    Outer memory{
+        3, Draft{CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .cells = 20, .batch = 16}},
+        together(10, 6)};
     REQUIRE(feed(memory, text(0, 0, 5)));
-    CHECK(memory.member<Draft>().tokens({0}) == 5);
-    CHECK(memory.member<Together>().member<Counter>().length({0}) == 5);
+    CHECK(memory.member<Draft>().tokens(Sequence{0}) == 5);
+    CHECK(memory.member<Together>().member<Counter>().length(Sequence{0}) == 5);
 
     CHECK(feed(memory, text(0, 5, 2)).error() == Refusal{Reason::full, 1});
-    CHECK(memory.member<Draft>().tokens({0}) == 5);
-    CHECK(memory.member<Together>().member<Keys>().tokens({0}) == 5);
+    CHECK(memory.member<Draft>().tokens(Sequence{0}) == 5);
+    CHECK(memory.member<Together>().member<Keys>().tokens(Sequence{0}) == 5);
 
-    REQUIRE(memory.copy_prefix({0}, {1}, 4));
-    REQUIRE(memory.remove({1}, {2}, to_end));
-    CHECK(memory.member<Draft>().tokens({1}) == 2);
-    CHECK(memory.member<Together>().member<Counter>().length({1}) == 2);
+    REQUIRE(memory.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
+    REQUIRE(memory.remove(Sequence{1}, Position{2}, to_end));
+    CHECK(memory.member<Draft>().tokens(Sequence{1}) == 2);
+    CHECK(memory.member<Together>().member<Counter>().length(Sequence{1}) == 2);
 }
 
 } // namespace test_two_phase

@@ -2,7 +2,7 @@
 
 // Memories of models that are known at run time only.
 #include "every_model.hpp"
-#include <cellar/base/tokens.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/models/make_memory.hpp>
 #include <cellar/shift/disabled_shift.hpp>
 
@@ -64,8 +64,8 @@ std::string refusal_of(const RunTimeDescription& model) {
     return made ? "none" : made.error().message;
 }
 
-constexpr Position positions[] = {{0}, {1}};
-constexpr Sequence sequences[] = {{0}, {0}};
+constexpr Position positions[] = {Position{0}, Position{1}};
+constexpr Sequence sequences[] = {Sequence{0}, Sequence{0}};
 
 template <class Cache>
 void put_ones(Cache& cache) {
@@ -130,8 +130,8 @@ TEST_CASE("windows come from the description, and retention and sinks from the l
     const auto memory = make_memory<Memory>(model, limits);
     REQUIRE(memory);
     const auto& window = memory->member<Sliding>().window();
-    CHECK(window.oldest_visible({50}) == Position{47});
-    CHECK(window.oldest_kept({50}) == Position{44});
+    CHECK(window.oldest_visible(Position{50}) == Position{47});
+    CHECK(window.oldest_kept(Position{50}) == Position{44});
     CHECK(window.sinks() == 1);
     CHECK(memory->member<Sliding>().cells() == 1 + 7 + 2);
     CHECK(memory->member<Full>().cells() == 100);
@@ -139,7 +139,7 @@ TEST_CASE("windows come from the description, and retention and sinks from the l
     // A file may have a wider window than the program thought of.
     const auto wide = make_memory<Memory>(model_of({full_layer(), sliding_layer(20)}), limits);
     REQUIRE(wide);
-    CHECK(wide->member<Sliding>().window().oldest_kept({50}) == Position{31});
+    CHECK(wide->member<Sliding>().window().oldest_kept(Position{50}) == Position{31});
 }
 
 TEST_CASE("each kind may have limits of its own, with the sequences and the batch of all") {
@@ -175,7 +175,8 @@ TEST_CASE("keys rotate with the file's pairs and frequencies, and those of plain
         make_memory<Cache<StandardV<float>, FullCausal, Rotated>>(model, {.attention = {.capacity = 4, .batch = 2}});
     REQUIRE(made);
     put_ones(*made);
-    REQUIRE(made->remove({0}, {0}, {1})); // the second token moves to position 0, by one radian / 2
+    REQUIRE(
+        made->remove(Sequence{0}, Position{0}, Position{1})); // the second token moves to position 0, by one radian / 2
     const auto pass = made->reserve(1);
     const auto keys = pass.keys(0);
     CHECK(keys(1, 0, 0) == doctest::Approx(std::cos(0.5) + std::sin(0.5)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "../violations.hpp"
 #include "every_model.hpp"
-#include <cellar/base/tokens.hpp>
+#include <cellar/base/batch_builder.hpp>
 
 #include <doctest/doctest.h>
 
@@ -23,8 +23,8 @@ using namespace cellar::models;
 
 namespace {
 
-constexpr Position positions[] = {{0}, {1}, {2}};
-constexpr Sequence sequences[] = {{0}, {0}, {0}};
+constexpr Position positions[] = {Position{0}, Position{1}, Position{2}};
+constexpr Sequence sequences[] = {Sequence{0}, Sequence{0}, Sequence{0}};
 
 template <class Memory>
 void put_ones(Memory& memory) {
@@ -34,7 +34,7 @@ void put_ones(Memory& memory) {
     REQUIRE(pass);
     const std::vector<float> keys(elements * static_cast<std::size_t>(shape.key_dim), 1.0F);
     const std::vector<float> values(elements * static_cast<std::size_t>(shape.value_dim), 1.0F);
-    for (int layer = 0; layer < memory.shape().layers(); ++layer) pass->put(layer, keys, values);
+    for (int layer = 0; layer < memory.shape().layers; ++layer) pass->put(layer, keys, values);
     pass->commit();
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("memories are made by the name of a model") {
     using Gemma = models::Gemma3_4B; // its pattern is SSSSSF
     Gemma::Memory<> gemma = Gemma::make(limits);
     static_assert(Gemma::Memory<>::place(11) == cellar::LayerPlace{.member = 1, .layer = 1});
-    CHECK(gemma.member<Gemma::Full<>>().shape().layers() == 5);
+    CHECK(gemma.member<Gemma::Full<>>().shape().layers == 5);
     CHECK(gemma.bytes() == models::total_bytes(models::gemma3_4b, limits));
 
     auto states = models::Mamba2_2_7B::make_recurrent({.sequences = 4, .rollback = 1});
@@ -159,9 +159,9 @@ TEST_CASE("memories are made by the name of a model") {
     // One kind of layers, with options.
     auto local =
         Gemma::make<models::LayerKind::sliding>(limits, Gemma::Window<models::LayerKind::sliding>{{.retention = 2000}});
-    CHECK(local.window().oldest_kept({5000}) == cellar::Position{3001});
+    CHECK(local.window().oldest_kept(Position{5000}) == cellar::Position{3001});
     // [/use]
-    CHECK(qwen.shape().layers() == 36);
+    CHECK(qwen.shape().layers == 36);
 }
 
 TEST_CASE("frequencies follow from the base and the scaling of a model") {
@@ -203,7 +203,7 @@ TEST_CASE("every model has the pairs and the frequencies that were published, by
 TEST_CASE("moving a token does not change its latent, and rotates the rotary key behind it") {
     auto memory = DeepSeekV3::make<LayerKind::full, HostBackend, StandardV<float>>({.capacity = 4, .batch = 3});
     put_ones(memory);
-    REQUIRE(memory.remove({0}, {0}, {1}));
+    REQUIRE(memory.remove(Sequence{0}, Position{0}, Position{1}));
 
     const auto pass = memory.reserve(1);
     const auto keys = pass.keys(60);
@@ -217,9 +217,9 @@ TEST_CASE("moving a token does not change its latent, and rotates the rotary key
 TEST_CASE("keys without positions do not change when their tokens move") {
     auto memory = Jamba15Mini::make<LayerKind::full>({.capacity = 4, .batch = 3});
     put_ones(memory);
-    REQUIRE(memory.remove({0}, {0}, {1}));
-    CHECK(memory.tokens({0}) == 2);
-    CHECK(memory.range({0}) == PositionRange{{0}, {1}});
+    REQUIRE(memory.remove(Sequence{0}, Position{0}, Position{1}));
+    CHECK(memory.tokens(Sequence{0}) == 2);
+    CHECK(memory.range(Sequence{0}) == PositionRange{Position{0}, Position{1}});
     const auto pass = memory.reserve(1);
     const auto keys = pass.keys(0);
     for (int d = 0; d < 128; ++d) CHECK(static_cast<float>(keys(1, 0, d)) == 1.0F);
@@ -227,10 +227,10 @@ TEST_CASE("keys without positions do not change when their tokens move") {
 
 TEST_CASE("a sliding memory forgets tokens outside its model's window") {
     auto memory = GptOss_20B::make<LayerKind::sliding>({.capacity = 1000, .batch = 200});
-    auto pass = memory.begin(Tokens{{0}, {0}, 200});
+    auto pass = memory.begin(BatchBuilder{Sequence{0}, Position{0}, 200});
     for (int layer = 0; layer < memory.layers(); ++layer) pass->mark_put(layer);
     pass->commit();
-    CHECK(memory.range({0}) == PositionRange{{200 - 128}, {199}});
+    CHECK(memory.range(Sequence{0}) == PositionRange{Position{200 - 128}, Position{199}});
 }
 
 TEST_CASE("a pass visits two kinds of layers, and states are named by their index in the description") {
@@ -260,9 +260,9 @@ TEST_CASE("a pass visits two kinds of layers, and states are named by their inde
     }
     CHECK(kinds == M::description.pattern);
     pass->commit();
-    CHECK(memory.can_resume({0}, {2}));
-    REQUIRE(memory.remove({0}, {2}, to_end));
-    CHECK(memory.member<M::Full<>>().tokens({0}) == 2);
+    CHECK(memory.can_resume(Sequence{0}, Position{2}));
+    REQUIRE(memory.remove(Sequence{0}, Position{2}, to_end));
+    CHECK(memory.member<M::Full<>>().tokens(Sequence{0}) == 2);
 }
 
 TEST_CASE("the memory of one kind of layers is made with the backend that is passed") {

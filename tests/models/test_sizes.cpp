@@ -28,7 +28,8 @@ template <class Layout, class Window>
 void check_cache(const LayerShape& shape, const Window& window) {
     for (const CacheLimits& limits : tested_limits) {
         CAPTURE(limits.capacity);
-        const CacheShape layers{3, shape.kv_heads, shape.key_dim, shape.value_dim};
+        const CacheShape layers{
+            .layers = 3, .kv_heads = shape.kv_heads, .head_dim = shape.key_dim, .value_dim = shape.value_dim};
         const Cache<Layout, Window> cache{layers, limits, window};
         CHECK(cache_bytes<Layout>(layers, limits, window) == cache.bytes());
     }

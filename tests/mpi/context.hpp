@@ -53,7 +53,7 @@ struct Heads {
     int key_dim = 8;
     int value_dim = 4;
 
-    CacheShape shape() const { return CacheShape{std::vector<LayerShape>{{kv, key_dim, value_dim}}}; }
+    CacheShape shape() const { return CacheShape{.each_layer = std::vector<LayerShape>{{kv, key_dim, value_dim}}}; }
     std::size_t key_row() const { return static_cast<std::size_t>(kv * key_dim); }
     std::size_t value_row() const { return static_cast<std::size_t>(kv * value_dim); }
 };
@@ -111,15 +111,15 @@ public:
 
     void compare() const {
         for (std::int32_t s = 0; s < single.sequences(); ++s) {
-            REQUIRE(context.next({s}) == single.next({s}));
-            const Position end = single.next({s}) + 2;
-            for (Position p = {std::max(0, end.value - 40)}; p < end; p = p + 1) {
-                REQUIRE(context.can_resume({s}, p) == single.can_resume({s}, p));
-                REQUIRE(context.resumable_prefix({s}, p) == single.resumable_prefix({s}, p));
+            REQUIRE(context.next(Sequence{s}) == single.next(Sequence{s}));
+            const Position end = single.next(Sequence{s}) + 2;
+            for (Position p = Position{std::max(0, end.value - 40)}; p < end; p = p + 1) {
+                REQUIRE(context.can_resume(Sequence{s}, p) == single.can_resume(Sequence{s}, p));
+                REQUIRE(context.resumable_prefix(Sequence{s}, p) == single.resumable_prefix(Sequence{s}, p));
             }
-            int stored = context.cache().tokens({s});
+            int stored = context.cache().tokens(Sequence{s});
             MPI_Allreduce(MPI_IN_PLACE, &stored, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
-            REQUIRE(stored == single.tokens({s}));
+            REQUIRE(stored == single.tokens(Sequence{s}));
         }
     }
 

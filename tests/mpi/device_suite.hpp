@@ -72,9 +72,9 @@ template <class Device, class Layout>
 using CacheOf = Cache<Layout, FullCausal, DisabledShift, Counting<Device>>;
 
 /// Many small arrays, each of which is a block.
-const CacheShape many{9, 2, 8, 6};
+const CacheShape many{.layers = 9, .kv_heads = 2, .head_dim = 8, .value_dim = 6};
 /// Few large ones, the last block of which is shorter.
-const CacheShape large{2, 4, 64, 40};
+const CacheShape large{.layers = 2, .kv_heads = 4, .head_dim = 64, .value_dim = 40};
 
 CacheLimits limits_for(int tokens) {
     return {.sequences = 2, .cells = 3 * tokens, .batch = tokens};
@@ -114,8 +114,8 @@ void put(Memory& cache, Pass& pass, int layer, int first, int tokens, int salt) 
 
 template <class Memory>
 void feed(Memory& cache, int s, int tokens, int salt) {
-    const int first = cache.next({s}).value;
-    auto pass = cache.begin(Tokens{{s}, {first}, tokens}).value();
+    const int first = cache.next(Sequence{s}).value;
+    auto pass = cache.begin(BatchBuilder{Sequence{s}, Position{first}, tokens}).value();
     for (int layer = 0; layer < cache.layers(); ++layer) put(cache, pass, layer, first, tokens, salt);
     pass.commit();
 }
@@ -133,8 +133,8 @@ Memory filled(const CacheShape& shape, int tokens, int salt) {
 /// True if the sequence has these tokens. It reads them by way of the host.
 template <class Memory>
 bool has(Memory& cache, int s, int tokens, int salt) {
-    if (cache.next({s}).value != tokens) return false;
-    const auto snapshot = cache.snapshot({s}).value();
+    if (cache.next(Sequence{s}).value != tokens) return false;
+    const auto snapshot = cache.snapshot(Sequence{s}).value();
     detail::StoredSnapshot stored;
     cache.save(snapshot, "", stored);
     for (int layer = 0; layer < cache.layers(); ++layer)
@@ -225,11 +225,11 @@ void meet(int rank) {
     MPI_Sendrecv(nullptr, 0, MPI_BYTE, rank, 0, nullptr, 0, MPI_BYTE, rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-const CacheShape tiny{1, 1, 2, 1};
+const CacheShape tiny{.layers = 1, .kv_heads = 1, .head_dim = 2, .value_dim = 1};
 
 std::vector<std::byte> announcement() {
     auto cache = filled<Cache<>>(tiny, 6, 0);
-    const auto snapshot = cache.snapshot({0}).value();
+    const auto snapshot = cache.snapshot(Sequence{0}).value();
     detail::StoredSnapshot stored;
     cache.save(snapshot, "", stored);
     detail::WireWriter out;
@@ -368,7 +368,7 @@ TEST_CASE_TEMPLATE("layers leave a device while their prompt is computed", Devic
             feed(cache, 0, 10, 1);
             auto sending = mpi::send_ahead(comm, rank, cache, Sequence{0}, Position{30}, {.device_aware = true});
             for (const int first : {10, 20}) {
-                auto pass = cache.begin(Tokens{{0}, {first}, 10}).value();
+                auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{first}, 10}).value();
                 for (int layer = 0; layer < cache.layers(); ++layer) {
                     put(cache, pass, layer, first, 10, 1);
                     sending.layer(pass, layer);
@@ -475,7 +475,7 @@ TEST_CASE_TEMPLATE("transfers arrive after others that were given up on either s
         const auto count = static_cast<int>(1 + engine() % 40);
         bool arrived = false;
         if (comm.rank() == 0) {
-            REQUIRE(cache.remove({0}, {0}, to_end));
+            REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
             feed(cache, 0, count, round);
             auto sending = mpi::send(comm, 1, cache, Sequence{0}, {.device_aware = out});
             if (who == 1) {

@@ -29,7 +29,7 @@ constexpr int tokens = 4096; // 32 MiB, in blocks of 1 MiB
 constexpr int steps = 24;    // of the rank that dies. Each moves at most one block, so the transfer is not over then.
 
 bool feed(HalfCache& memory, Sequence s, int n, float x) {
-    auto pass = memory.begin(Tokens{s, memory.next(s), n});
+    auto pass = memory.begin(BatchBuilder{s, memory.next(s), n});
     if (!pass) return false;
     const std::vector<float> rows(static_cast<std::size_t>(n) * heads * dim, x);
     pass->put(0, rows, rows);
@@ -55,8 +55,8 @@ void run(Transfer transfer, HalfCache& memory, int rank, int dying) {
     const auto result = transfer.wait();
     if (result) end("the transfer has no error", false);
     const bool named = result.error() == mpi::MpiReason::lost && result.error().rank == dying;
-    const bool whole = audit(memory).empty() && memory.tokens({0}) == (rank == 0 ? tokens : 5)
-                       && memory.statistics().snapshots == 0 && feed(memory, {1}, 16, 3);
+    const bool whole = audit(memory).empty() && memory.tokens(Sequence{0}) == (rank == 0 ? tokens : 5)
+                       && memory.statistics().snapshots == 0 && feed(memory, Sequence{1}, 16, 3);
     end(result.error().message, named && whole);
 }
 
@@ -66,9 +66,10 @@ int main(int argc, char** argv) {
     MPI_Init(&argc, &argv);
     const mpi::Communicator comm{MPI_COMM_WORLD};
     const int dying = argc > 1 ? std::atoi(argv[1]) : 1;
-    HalfCache memory{{1, heads, dim}, {.sequences = 2, .cells = 2 * tokens, .batch = tokens}};
+    HalfCache memory{{.layers = 1, .kv_heads = heads, .head_dim = dim},
+                     {.sequences = 2, .cells = 2 * tokens, .batch = tokens}};
     constexpr std::chrono::milliseconds limit = std::chrono::seconds{20};
-    if (!feed(memory, {0}, comm.rank() == 0 ? tokens : 5, 1)) end("the memory is too small", false);
+    if (!feed(memory, Sequence{0}, comm.rank() == 0 ? tokens : 5, 1)) end("the memory is too small", false);
     if (comm.rank() == 0) {
         run(mpi::send(comm, 1, memory, Sequence{0}, {.time_limit = limit}), memory, 0, dying);
     } else {

@@ -21,7 +21,7 @@ template <class Cache>
 std::string contents(const Cache& cache) {
     std::string all = audit(cache);
     for (std::int32_t s = 0; s < cache.sequences(); ++s)
-        cache.visit_cells({s}, [&](cellar::Position p, cellar::Cell cell, std::int32_t n) {
+        cache.visit_cells(cellar::Sequence{s}, [&](cellar::Position p, cellar::Cell cell, std::int32_t n) {
             all += std::to_string(p.value) + '@' + std::to_string(cell) + '+' + std::to_string(n) + ' ';
         });
     return all + std::to_string(cache.statistics().free) + " free";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include <cellar/base/tokens.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/mpi/broadcast.hpp>
 #include <cellar/mpi/communicator.hpp>
 
@@ -42,8 +42,8 @@ TEST_CASE("batches of any length reach all ranks, with the ids of their tokens a
     for (const std::int32_t tokens : {0, 1, 3, 4, 5, 200, 2})
         for (const bool has_ids : {false, true})
             for (const bool has_group : {false, true}) {
-                Tokens batch{{1}, {7}, tokens};
-                if (has_group) batch.add_group({2}, {0}, 2);
+                BatchBuilder batch{Sequence{1}, Position{7}, tokens};
+                if (has_group) batch.add_group(Sequence{2}, Position{0}, 2);
                 std::vector<std::int32_t> ids(has_ids ? static_cast<std::size_t>(batch.size()) : 0);
                 std::iota(ids.begin(), ids.end(), 1000);
                 if (comm.rank() == root) shared.assign(batch, ids);
@@ -54,8 +54,8 @@ TEST_CASE("batches of any length reach all ranks, with the ids of their tokens a
 }
 
 TEST_CASE("a batch is made of the numbers of another, and of no others") {
-    Tokens batch{{1}, {7}, 5};
-    batch.add_group({2}, {0}, 2);
+    BatchBuilder batch{Sequence{1}, Position{7}, 5};
+    batch.add_group(Sequence{2}, Position{0}, 2);
     std::vector<std::int32_t> ids(7);
     std::iota(ids.begin(), ids.end(), 1000);
     SharedBatch from;

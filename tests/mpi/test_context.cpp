@@ -28,9 +28,9 @@ void run_history(const Window& window, Shift shift, unsigned seed, int steps, st
         const Sequence s{draw(0, 2)};
         const Position end = pair.single.next(s);
         if (kind < 7) {
-            Tokens tokens;
+            BatchBuilder tokens;
             std::vector<Position> next;
-            for (std::int32_t i = 0; i < 3; ++i) next.push_back(pair.single.next({i}));
+            for (std::int32_t i = 0; i < 3; ++i) next.push_back(pair.single.next(Sequence{i}));
             for (int parts = draw(1, 3); parts > 0; --parts) {
                 const Sequence t{draw(0, 2)};
                 const int count = draw(0, 1) == 0 ? 1 : draw(1, 49);
@@ -46,8 +46,8 @@ void run_history(const Window& window, Shift shift, unsigned seed, int steps, st
         } else if (kind == 7) {
             const Sequence to{draw(0, 2)};
             const int length = draw(0, end.value + 3);
-            REQUIRE(pair.context.copy_prefix(s, to, length).has_value());
-            REQUIRE(pair.single.copy_prefix(s, to, length).has_value());
+            REQUIRE(pair.context.copy_prefix(s, to, Position{length}).has_value());
+            REQUIRE(pair.single.copy_prefix(s, to, Position{length}).has_value());
         } else if (kind == 8 && draw(0, 1) == 0) {
             if (snapshots.size() == 2) snapshots.erase(snapshots.begin());
             auto found = pair.context.snapshot(s);
@@ -73,9 +73,10 @@ void run_history(const Window& window, Shift shift, unsigned seed, int steps, st
         }
         pair.compare();
         for (std::int32_t i = 0; i < 3; ++i) // a sequence that cannot go on begins anew
-            if (const Position p = pair.single.next({i}); !pair.single.can_resume({i}, p) || p.value > 550) {
-                REQUIRE(pair.context.remove({i}, {0}, to_end).has_value());
-                REQUIRE(pair.single.remove({i}, {0}, to_end).has_value());
+            if (const Position p = pair.single.next(Sequence{i});
+                !pair.single.can_resume(Sequence{i}, p) || p.value > 550) {
+                REQUIRE(pair.context.remove(Sequence{i}, Position{0}, to_end).has_value());
+                REQUIRE(pair.single.remove(Sequence{i}, Position{0}, to_end).has_value());
             }
     }
     CHECK(pair.attended > 500);
@@ -105,21 +106,21 @@ TEST_CASE("contexts over ranks equal one cache: half, chunks, keys without posit
 TEST_CASE("contexts over ranks equal one cache: keys that are rotated back by any number") {
     Pair<Cache<StandardV<float>, FullCausal, RopeShift<Neox>, HostBackend>> pair{
         {.sequences = 1, .capacity = 512, .batch = 150}, {}, rope()};
-    REQUIRE(pair.run(Tokens{{0}, {0}, 150}, true));
-    REQUIRE(pair.run(Tokens{{0}, {150}, 150}, true));
+    REQUIRE(pair.run(BatchBuilder{Sequence{0}, Position{0}, 150}, true));
+    REQUIRE(pair.run(BatchBuilder{Sequence{0}, Position{150}, 150}, true));
     for (const int by : {3, 0}) {
-        REQUIRE(pair.context.remove({0}, {2}, {4}, RotateBy{by}).has_value());
-        REQUIRE(pair.single.remove({0}, {2}, {4}, RotateBy{by}).has_value());
+        REQUIRE(pair.context.remove(Sequence{0}, Position{2}, Position{4}, RotateBy{by}).has_value());
+        REQUIRE(pair.single.remove(Sequence{0}, Position{2}, Position{4}, RotateBy{by}).has_value());
         pair.compare();
-        REQUIRE(pair.run(Tokens{{0}, pair.single.next({0})}, true));
+        REQUIRE(pair.run(BatchBuilder{Sequence{0}, pair.single.next(Sequence{0})}, true));
     }
-    const Position end = pair.single.next({0});
-    auto pass = pair.context.begin(Tokens{{0}, end}).value();
+    const Position end = pair.single.next(Sequence{0});
+    auto pass = pair.context.begin(BatchBuilder{Sequence{0}, end}).value();
     const Floats keys(pass.stored().size() * pair.heads.key_row());
     pass.put(0, keys, Floats(pass.stored().size() * pair.heads.value_row()));
-    const auto found = ranks::keys_of(pair.context.cache(), pass.local(), 0, {0});
+    const auto found = ranks::keys_of(pair.context.cache(), pass.local(), 0, Sequence{0});
     pass.drop();
-    const auto expected = ranks::keys_of(pair.single, pair.single.reserve(1), 0, {0});
+    const auto expected = ranks::keys_of(pair.single, pair.single.reserve(1), 0, Sequence{0});
     REQUIRE(expected.size() == 298);
     int compared = 0;
     double largest = 0;
@@ -129,7 +130,7 @@ TEST_CASE("contexts over ranks equal one cache: keys that are rotated back by an
         ++compared;
     }
     CHECK(largest < 1e-5);
-    CHECK(compared == pair.context.cache().tokens({0}));
+    CHECK(compared == pair.context.cache().tokens(Sequence{0}));
     CHECK(compared > 40);
 }
 

@@ -140,15 +140,15 @@ private:
 };
 
 Keys keys(Positions positions) {
-    return Keys{{layers, kv_heads, dim},
+    return Keys{{.layers = layers, .kv_heads = kv_heads, .head_dim = dim},
                 {.capacity = 500, .batch = 200, .positions = positions},
                 {},
                 Rope{rope_frequencies(dim, 10000.0)}};
 }
 
 Floats run_alone(const Model& model, Keys& memory, const std::vector<int>& tokens) {
-    const Position first = memory.next({0});
-    auto pass = memory.begin(Tokens{{0}, first, static_cast<std::int32_t>(tokens.size())}).value();
+    const Position first = memory.next(Sequence{0});
+    auto pass = memory.begin(BatchBuilder{Sequence{0}, first, static_cast<std::int32_t>(tokens.size())}).value();
     const Floats logits = model.run(
         tokens, first, [&](int l, const Floats& k, const Floats& v) { pass.put(l, k, v); },
         [&](int l, const Floats& q, Floats& out) { attend(pass, l, q, out); });
@@ -157,8 +157,8 @@ Floats run_alone(const Model& model, Keys& memory, const std::vector<int>& token
 }
 
 Floats run_divided(const Model& model, mpi::ContextParallel<Keys>& memory, const std::vector<int>& tokens) {
-    const Position first = memory.next({0});
-    auto pass = memory.begin(Tokens{{0}, first, static_cast<std::int32_t>(tokens.size())}).value();
+    const Position first = memory.next(Sequence{0});
+    auto pass = memory.begin(BatchBuilder{Sequence{0}, first, static_cast<std::int32_t>(tokens.size())}).value();
     const Floats logits = model.run(
         tokens, first,
         [&](int l, const Floats& k, const Floats& v) {
@@ -188,12 +188,12 @@ TEST_CASE("a model with a divided context has the logits of one process") {
         REQUIRE(difference(expected, found) < 2e-3);
         tokens = {best(expected)};
         if (step == 40) { // what is left moves up, on all ranks
-            REQUIRE(alone.remove({0}, {20}, {60}).has_value());
-            REQUIRE(divided.remove({0}, {20}, {60}).has_value());
+            REQUIRE(alone.remove(Sequence{0}, Position{20}, Position{60}).has_value());
+            REQUIRE(divided.remove(Sequence{0}, Position{20}, Position{60}).has_value());
         }
     }
-    CHECK(divided.next({0}) == Position{150 + 79 - 40});
-    int mine = divided.cache().tokens({0});
+    CHECK(divided.next(Sequence{0}) == Position{150 + 79 - 40});
+    int mine = divided.cache().tokens(Sequence{0});
     int least = 0;
     MPI_Allreduce(&mine, &least, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
     CHECK(least > 0);
@@ -209,7 +209,7 @@ TEST_CASE("decode steps over ranks allocate nothing outside of MPI") {
     int counted = 0;
     int noisy = 0;
     for (std::int32_t p = 0; p < first + 200; ++p) {
-        const Tokens token{{0}, {p}};
+        const BatchBuilder token{Sequence{0}, Position{p}};
         allocations = 0;
         counting = p >= first;
         auto pass = *memory.begin(token);
@@ -230,7 +230,7 @@ TEST_CASE("decode steps over ranks allocate nothing outside of MPI") {
 TEST_CASE("the page's code: a context over ranks") {
     int ranks = 0;
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    const CacheShape shape{layers, kv_heads, dim};
+    const CacheShape shape{.layers = layers, .kv_heads = kv_heads, .head_dim = dim};
     const Rope rope{rope_frequencies(dim, 10000.0)};
     const Sequence user{0};
     struct Projected {
@@ -249,7 +249,7 @@ TEST_CASE("the page's code: a context over ranks") {
     mpi::ContextParallel<Keys> memory{mpi::Communicator{MPI_COMM_WORLD}, Keys{shape, limits, {}, rope}};
     // [/divided]
     // [divided_pass]
-    auto pass = memory.begin(Tokens{user, memory.next(user), 512});
+    auto pass = memory.begin(BatchBuilder{user, memory.next(user), 512});
     if (!pass) FAIL(pass.error().message); // the same on all ranks
     for (int layer = 0; layer < memory.layers(); ++layer) {
         // Queries of all tokens, keys and values of those that this rank stores.

@@ -25,13 +25,15 @@ struct Plain {
     template <class Window>
     bool can_resume(const Window& window, int p) const {
         for (int q = 0; q < p; ++q)
-            if ((q < window.sinks() || q >= window.oldest_visible({p}).value) && !positions.contains(q)) return false;
+            if ((q < window.sinks() || q >= window.oldest_visible(Position{p}).value) && !positions.contains(q))
+                return false;
         return true;
     }
     template <class Window>
     void append(const Window& window, int n) {
         for (int i = 0; i < n; ++i) positions.insert(end++);
-        std::erase_if(positions, [&](int p) { return p >= window.sinks() && p < window.oldest_kept({end - 1}).value; });
+        std::erase_if(positions,
+                      [&](int p) { return p >= window.sinks() && p < window.oldest_kept(Position{end - 1}).value; });
     }
     void remove(int begin, int behind) {
         std::set<int> left;
@@ -56,25 +58,25 @@ void compare(const Window& given, unsigned seed) {
         if (kind < 3 && plain.can_resume(window, end)) {
             const int n = draw(1, 9);
             plain.append(window, n);
-            kept.extend({end + n});
-            kept.forget({window.sinks()}, window.oldest_kept({end + n - 1}));
+            kept.extend(Position{end + n});
+            kept.forget(Position{window.sinks()}, window.oldest_kept(Position{end + n - 1}));
             ++passes;
         } else if (kind < 5) {
             const int begin = draw(0, 3) == 0 ? draw(0, 4) : draw(0, end + 2);
             const int behind = kind == 3 ? INT32_MAX : begin + draw(0, 12);
             plain.remove(begin, behind);
-            kept.remove({begin}, {behind});
+            kept.remove(Position{begin}, Position{behind});
         } else if (end > 60) {
             plain.remove(0, end);
-            kept.remove({0}, to_end);
+            kept.remove(Position{0}, to_end);
         }
         REQUIRE(kept.end().value == plain.end);
         int nearest = 0;
         for (int p = 0; p <= plain.end + 3; ++p) {
             const bool can = plain.can_resume(window, p);
             nearest = can ? p : nearest;
-            REQUIRE(detail::can_resume_with(window, kept, {p}) == can);
-            REQUIRE(detail::resumable_prefix_with(window, kept, {p}).value == nearest);
+            REQUIRE(detail::can_resume_with(window, kept, Position{p}) == can);
+            REQUIRE(detail::resumable_prefix_with(window, kept, Position{p}).value == nearest);
         }
     }
     CHECK(passes > 200);

@@ -39,7 +39,7 @@ int ranks() {
 
 template <class Cache>
 void append(mpi::ContextParallel<Cache>& context, Sequence s, std::int32_t n) {
-    auto pass = context.begin(Tokens{s, context.next(s), n}).value();
+    auto pass = context.begin(BatchBuilder{s, context.next(s), n}).value();
     const std::size_t stored = pass.stored().size();
     pass.put(0, Floats(stored * Heads{}.key_row()), Floats(stored * Heads{}.value_row()));
     pass.commit();
@@ -63,20 +63,21 @@ TEST_CASE("the ranks hold a context together that none of them could hold") {
     own.cells = 128;
     pair.context =
         mpi::ContextParallel<Long>{mpi::Communicator{MPI_COMM_WORLD}, Long{pair.heads.shape(), own, {}, rope}};
-    for (std::int32_t p = 0; p < whole; p += 32) REQUIRE(pair.run(Tokens{{0}, {p}, 32}, true));
+    for (std::int32_t p = 0; p < whole; p += 32) REQUIRE(pair.run(BatchBuilder{Sequence{0}, Position{p}, 32}, true));
     pair.compare();
-    CHECK(pair.context.cache().tokens({0}) == 128);
-    CHECK_FALSE(pair.run(Tokens{{0}, {whole}, 1}, true)); // full
-    CHECK(pair.context.begin(Tokens{{0}, {whole}, 1}).error().rank == pair.context.rank_of({whole}));
+    CHECK(pair.context.cache().tokens(Sequence{0}) == 128);
+    CHECK_FALSE(pair.run(BatchBuilder{Sequence{0}, Position{whole}, 1}, true)); // full
+    CHECK(pair.context.begin(BatchBuilder{Sequence{0}, Position{whole}, 1}).error().rank
+          == pair.context.rank_of(Position{whole}));
 
     // Room where positions were removed: the tokens behind them are on other ranks than their new positions say.
-    REQUIRE(pair.context.remove({0}, {40}, {72}).has_value());
-    REQUIRE(pair.single.remove({0}, {40}, {72}).has_value());
+    REQUIRE(pair.context.remove(Sequence{0}, Position{40}, Position{72}).has_value());
+    REQUIRE(pair.single.remove(Sequence{0}, Position{40}, Position{72}).has_value());
     pair.compare();
     for (std::int32_t p = whole - 32; p < whole; ++p)
-        if (auto fits = pair.context.begin(Tokens{{0}, {p}}); fits) {
+        if (auto fits = pair.context.begin(BatchBuilder{Sequence{0}, Position{p}}); fits) {
             fits->drop();
-            REQUIRE(pair.run(Tokens{{0}, {p}}, true));
+            REQUIRE(pair.run(BatchBuilder{Sequence{0}, Position{p}}, true));
         } else {
             CHECK(fits.error() == Reason::full);
             break;
@@ -86,44 +87,45 @@ TEST_CASE("the ranks hold a context together that none of them could hold") {
 
 TEST_CASE("what one rank refuses is refused on all, and nothing changes on any") {
     Context context = context_of(rank() == 1 ? 64 : 256);
-    append(context, {0}, 100); // of which rank 1 stores 36
+    append(context, Sequence{0}, 100); // of which rank 1 stores 36
     const auto unchanged = [&] {
-        CHECK(context.next({0}) == Position{100});
-        CHECK(context.next({1}) == Position{0});
-        CHECK(context.cache().tokens({0}) == (rank() == 0 ? 64 : rank() == 1 ? 36 : 0));
-        CHECK(context.cache().tokens({1}) == 0);
+        CHECK(context.next(Sequence{0}) == Position{100});
+        CHECK(context.next(Sequence{1}) == Position{0});
+        CHECK(context.cache().tokens(Sequence{0}) == (rank() == 0 ? 64 : rank() == 1 ? 36 : 0));
+        CHECK(context.cache().tokens(Sequence{1}) == 0);
     };
-    auto refused = context.begin(Tokens{{1}, {0}, 100}); // 36 more, of 28
+    auto refused = context.begin(BatchBuilder{Sequence{1}, Position{0}, 100}); // 36 more, of 28
     REQUIRE_FALSE(refused.has_value());
     CHECK(refused.error() == Reason::full);
     CHECK(refused.error().rank == 1);
     CHECK(refused.error().message.find("begin: rank 1 refuses: full") == 0);
     unchanged();
-    CHECK(context.begin(Tokens{{0}, {101}}).error() == Reason::not_next);
-    CHECK(context.begin(Tokens{{0}, {101}}).error().refusal.expected == Position{100});
-    CHECK(context.begin(Tokens{{0}, {99}}).error() == Reason::not_next);
-    CHECK(context.begin(Tokens{{0}, {100}, 2}.add({0}, {100})).error() == Reason::not_next);
-    CHECK(context.begin(Tokens{{0}, {100}, 500}).error() == Reason::batch_too_long);
-    CHECK(context.remove({0}, {0}, {70}).error() == Reason::cannot_shift);
+    CHECK(context.begin(BatchBuilder{Sequence{0}, Position{101}}).error() == Reason::not_next);
+    CHECK(context.begin(BatchBuilder{Sequence{0}, Position{101}}).error().refusal.expected == Position{100});
+    CHECK(context.begin(BatchBuilder{Sequence{0}, Position{99}}).error() == Reason::not_next);
+    CHECK(context.begin(BatchBuilder{Sequence{0}, Position{100}, 2}.add(Sequence{0}, Position{100})).error()
+          == Reason::not_next);
+    CHECK(context.begin(BatchBuilder{Sequence{0}, Position{100}, 500}).error() == Reason::batch_too_long);
+    CHECK(context.remove(Sequence{0}, Position{0}, Position{70}).error() == Reason::cannot_shift);
     unchanged();
-    { const auto dropped = context.begin(Tokens{{0}, {100}, 20}).value(); }
+    { const auto dropped = context.begin(BatchBuilder{Sequence{0}, Position{100}, 20}).value(); }
     unchanged();
-    append(context, {1}, 92);
-    CHECK(context.next({1}) == Position{92});
+    append(context, Sequence{1}, 92);
+    CHECK(context.next(Sequence{1}) == Position{92});
 }
 
 TEST_CASE("a rank that makes another call than the others is named") {
     Context context = context_of(256);
-    append(context, {0}, 10);
-    auto wrong = context.begin(Tokens{{rank() == 1 ? 1 : 0}, {rank() == 1 ? 0 : 10}});
+    append(context, Sequence{0}, 10);
+    auto wrong = context.begin(BatchBuilder{Sequence{rank() == 1 ? 1 : 0}, Position{rank() == 1 ? 0 : 10}});
     REQUIRE_FALSE(wrong.has_value());
     CHECK(wrong.error() == mpi::MpiReason::differs);
     CHECK(wrong.error().rank == 1);
-    CHECK(context.next({0}) == Position{10});
-    CHECK(context.cache().tokens({1}) == 0);
+    CHECK(context.next(Sequence{0}) == Position{10});
+    CHECK(context.cache().tokens(Sequence{1}) == 0);
 
     Context other = context_of(256, rank() == 1 ? 8 : 16);
-    CHECK(other.begin(Tokens{{0}, {0}}).error() == mpi::MpiReason::differs);
+    CHECK(other.begin(BatchBuilder{Sequence{0}, Position{0}}).error() == mpi::MpiReason::differs);
 }
 
 TEST_CASE("a rank that rotates keys by another number of positions than the others is named") {
@@ -133,13 +135,13 @@ TEST_CASE("a rank that rotates keys by another number of positions than the othe
                                                     {.capacity = 256, .batch = 150, .positions = Positions::any},
                                                     {},
                                                     RopeShift<Neox>{rope_frequencies(4, 1000.0)}}};
-    append(context, {0}, 150);
+    append(context, Sequence{0}, 150);
     const std::string before = ranks::contents(context.cache());
-    const auto wrong = context.remove({0}, {2}, {4}, RotateBy{rank() == 1 ? 2 : 3});
+    const auto wrong = context.remove(Sequence{0}, Position{2}, Position{4}, RotateBy{rank() == 1 ? 2 : 3});
     REQUIRE_FALSE(wrong);
     CHECK(wrong.error() == mpi::MpiReason::differs);
     CHECK(wrong.error().rank == 1);
-    CHECK(context.next({0}) == Position{150});
+    CHECK(context.next(Sequence{0}) == Position{150});
     CHECK(ranks::contents(context.cache()) == before);
 }
 
@@ -155,31 +157,32 @@ TEST_CASE("a rank without memory for a pass is named, and nothing changes on any
                                                                                   .initial_cells = 64,
                                                                                   .batch = 400,
                                                                                   .positions = Positions::any}}};
-    append(context, {0}, round);
+    append(context, Sequence{0}, round);
     const std::string before = ranks::contents(context.cache());
     ShortMemory::is_short = rank() == last;
-    const auto without = context.begin(Tokens{{0}, {round}, round});
+    const auto without = context.begin(BatchBuilder{Sequence{0}, Position{round}, round});
     ShortMemory::is_short = false;
     REQUIRE_FALSE(without);
     CHECK(without.error() == mpi::MpiReason::no_memory);
     CHECK(without.error().rank == last);
     CHECK(without.error().message == "begin: rank " + std::to_string(last) + " could not allocate memory");
-    CHECK(context.next({0}) == Position{round});
+    CHECK(context.next(Sequence{0}) == Position{round});
     CHECK(ranks::contents(context.cache()) == before);
-    append(context, {0}, round);
-    CHECK(context.cache().tokens({0}) == 128);
+    append(context, Sequence{0}, round);
+    CHECK(context.cache().tokens(Sequence{0}) == 128);
 }
 
 TEST_CASE("a rank that attends to another layer than the others is named") {
     Context context{mpi::Communicator{MPI_COMM_WORLD},
-                    Plain{{2, 1, 2, 2}, {.capacity = 64, .batch = 4, .positions = Positions::any}}};
-    auto pass = context.begin(Tokens{{0}, {0}}).value();
+                    Plain{{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 2},
+                          {.capacity = 64, .batch = 4, .positions = Positions::any}}};
+    auto pass = context.begin(BatchBuilder{Sequence{0}, Position{0}}).value();
     const Floats rows(2 * pass.stored().size());
     for (const int layer : {0, 1}) pass.put(layer, rows, rows);
     Floats out(2);
     REQUIRE(mpi::attend(pass, rank() == 1 ? 1 : 0, Floats(2), out));
     pass.commit();
-    const auto next = context.begin(Tokens{{0}, {1}});
+    const auto next = context.begin(BatchBuilder{Sequence{0}, Position{1}});
     REQUIRE_FALSE(next);
     CHECK(next.error() == mpi::MpiReason::differs);
     CHECK(next.error().rank == 1);
@@ -187,12 +190,13 @@ TEST_CASE("a rank that attends to another layer than the others is named") {
 
 TEST_CASE("a mistake of one rank that it catches leaves the ranks together") {
     Context context = context_of(512);
-    append(context, {0}, 5);
-    auto pass = context.begin(Tokens{{0}, {5}, 1}).value();
+    append(context, Sequence{0}, 5);
+    auto pass = context.begin(BatchBuilder{Sequence{0}, Position{5}, 1}).value();
     if (rank() == 1)
-        CHECK(violation_of([&] { (void)context.remove({0}, {0}, {1}); }).find("a pass is open") != std::string::npos);
+        CHECK(violation_of([&] { (void)context.remove(Sequence{0}, Position{0}, Position{1}); }).find("a pass is open")
+              != std::string::npos);
     pass.drop();
-    append(context, {0}, 5);
+    append(context, Sequence{0}, 5);
 }
 
 TEST_CASE("a batch that another rank refuses moves no cells") {
@@ -204,20 +208,20 @@ TEST_CASE("a batch that another rank refuses moves no cells") {
                              .positions = Positions::any};
     Context context{mpi::Communicator{MPI_COMM_WORLD}, Plain{Heads{}.shape(), limits}};
     for (int i = 0; i < 30; ++i) {
-        append(context, {0}, 1);
-        append(context, {1}, 1);
+        append(context, Sequence{0}, 1);
+        append(context, Sequence{1}, 1);
     }
-    REQUIRE(context.remove({0}, {0}, to_end));
+    REQUIRE(context.remove(Sequence{0}, Position{0}, to_end));
     const auto before = describe(context.cache());
-    CHECK(context.begin(Tokens{{0}, {0}, 100}).error() == Reason::full);
+    CHECK(context.begin(BatchBuilder{Sequence{0}, Position{0}, 100}).error() == Reason::full);
     CHECK(describe(context.cache()) == before);
 }
 
 TEST_CASE("a rank that is short of memory attends once it has some, and the others wait") {
     Context context = context_of(512);
-    append(context, {0}, 300);
+    append(context, Sequence{0}, 300);
     for (const int tokens : {1, 300}) { // all parts to all ranks, and shares of the rows
-        auto pass = context.begin(Tokens{{0}, context.next({0}), tokens}).value();
+        auto pass = context.begin(BatchBuilder{Sequence{0}, context.next(Sequence{0}), tokens}).value();
         const std::size_t stored = pass.stored().size();
         pass.put(0, Floats(stored * Heads{}.key_row(), 1), Floats(stored * Heads{}.value_row(), 2));
         const Floats q(static_cast<std::size_t>(tokens) * 6 * 8, 1);
@@ -227,30 +231,30 @@ TEST_CASE("a rank that is short of memory attends once it has some, and the othe
         for (const float x : out) CHECK(x > 0);
         pass.commit();
     }
-    append(context, {1}, 5); // all ranks have made the same calls
+    append(context, Sequence{1}, 5); // all ranks have made the same calls
 }
 
 TEST_CASE("a snapshot owns the cells of each rank until it is destroyed") {
     Context context = context_of(256);
-    append(context, {0}, 100);
-    const std::int32_t own = context.cache().tokens({0});
+    append(context, Sequence{0}, 100);
+    const std::int32_t own = context.cache().tokens(Sequence{0});
     const std::int32_t cells = context.cache().cells();
     {
-        const auto first = context.snapshot({0}).value();
-        append(context, {0}, 3);
-        const auto second = context.snapshot({0}).value();
+        const auto first = context.snapshot(Sequence{0}).value();
+        append(context, Sequence{0}, 3);
+        const auto second = context.snapshot(Sequence{0}).value();
         CHECK(first.to() == Position{100});
         CHECK(first.stored_tokens() == own);
         CHECK(second.to() == Position{103});
-        REQUIRE(context.remove({0}, {0}, to_end));
+        REQUIRE(context.remove(Sequence{0}, Position{0}, to_end));
         CHECK(context.cache().statistics().free == cells - second.stored_tokens());
-        REQUIRE(context.restore({1}, first));
-        CHECK(context.next({1}) == Position{100});
-        CHECK(context.cache().tokens({1}) == own);
-        REQUIRE(context.remove({1}, {0}, to_end));
-        CHECK(context.restore({1}, rank() == 1 ? second : first).error() == mpi::MpiReason::differs);
-        CHECK(context.next({1}) == Position{0});
-        CHECK(context.cache().tokens({1}) == 0);
+        REQUIRE(context.restore(Sequence{1}, first));
+        CHECK(context.next(Sequence{1}) == Position{100});
+        CHECK(context.cache().tokens(Sequence{1}) == own);
+        REQUIRE(context.remove(Sequence{1}, Position{0}, to_end));
+        CHECK(context.restore(Sequence{1}, rank() == 1 ? second : first).error() == mpi::MpiReason::differs);
+        CHECK(context.next(Sequence{1}) == Position{0});
+        CHECK(context.cache().tokens(Sequence{1}) == 0);
     }
     CHECK(context.cache().statistics().free == cells);
 }
@@ -259,15 +263,15 @@ TEST_CASE("a sequence that cannot go on has no snapshot") {
     using Windowed = Cache<StandardV<float>, SlidingWindow<8>, DisabledShift, HostBackend>;
     const CacheLimits limits{.capacity = 256, .batch = 100, .positions = Positions::any};
     mpi::ContextParallel<Windowed> context{mpi::Communicator{MPI_COMM_WORLD}, Windowed{Heads{}.shape(), limits}};
-    append(context, {0}, 100);
-    append(context, {0}, 50);
-    REQUIRE(context.snapshot({0}));
-    REQUIRE(context.remove({0}, {145}, to_end)); // some of what a query at 145 would see was forgotten
-    REQUIRE(!context.can_resume({0}, {145}));
-    const auto refused = context.snapshot({0});
+    append(context, Sequence{0}, 100);
+    append(context, Sequence{0}, 50);
+    REQUIRE(context.snapshot(Sequence{0}));
+    REQUIRE(context.remove(Sequence{0}, Position{145}, to_end)); // some of what a query at 145 would see was forgotten
+    REQUIRE(!context.can_resume(Sequence{0}, Position{145}));
+    const auto refused = context.snapshot(Sequence{0});
     REQUIRE(!refused);
     CHECK(refused.error() == Reason::cannot_resume);
-    CHECK(context.next({0}) == Position{145});
+    CHECK(context.next(Sequence{0}) == Position{145});
     CHECK(context.cache().statistics().snapshots == 0);
 }
 
@@ -277,7 +281,7 @@ TEST_CASE("a silent rank is named, and what the others store stays as it is") {
     const auto result_row = static_cast<std::size_t>(Heads{}.kv * Heads{}.group * Heads{}.value_dim);
     Floats out(400 * result_row);
     const auto attend_to = [&](Context& context, std::int32_t tokens) {
-        auto pass = context.begin(Tokens{{0}, {10}, tokens}).value();
+        auto pass = context.begin(BatchBuilder{Sequence{0}, Position{10}, tokens}).value();
         if (rank() == silent) return MPI_Barrier(MPI_COMM_WORLD), mpi::MpiResult<void>{};
         const std::size_t stored = pass.stored().size();
         pass.put(0, Floats(stored * Heads{}.key_row()), Floats(stored * Heads{}.value_row()));
@@ -296,50 +300,57 @@ TEST_CASE("a silent rank is named, and what the others store stays as it is") {
         };
     };
     const auto begin = [](Context& context) -> mpi::MpiResult<void> {
-        auto pass = context.begin(Tokens{{0}, {10}, 2});
+        auto pass = context.begin(BatchBuilder{Sequence{0}, Position{10}, 2});
         if (!pass) return pass.error();
         return {};
     };
     const auto check = [&](const char* operation, const auto& call) {
         CAPTURE(operation);
         Context context = context_of(256 * 4, 400, 200ms);
-        append(context, {0}, 10);
-        const std::int32_t tokens = context.cache().tokens({0});
+        append(context, Sequence{0}, 10);
+        const std::int32_t tokens = context.cache().tokens(Sequence{0});
         const auto done = call(context);
         if (rank() == silent) return;
         REQUIRE_FALSE(done);
         CHECK(done.error() == mpi::MpiReason::timed_out);
         CHECK(done.error().rank == silent);
         CHECK(done.error().message.find(std::string{operation} + ": rank " + std::to_string(silent)) == 0);
-        CHECK(context.copy_prefix({0}, {1}, 3).error().message == done.error().message); // at once
-        CHECK(context.next({0}) == Position{10});
-        CHECK(context.cache().tokens({0}) == tokens);
-        CHECK(context.cache().tokens({1}) == 0);
+        CHECK(context.copy_prefix(Sequence{0}, Sequence{1}, Position{3}).error().message
+              == done.error().message); // at once
+        CHECK(context.next(Sequence{0}) == Position{10});
+        CHECK(context.cache().tokens(Sequence{0}) == tokens);
+        CHECK(context.cache().tokens(Sequence{1}) == 0);
     };
     check("begin", unless_silent(begin));
-    check("copy_prefix", unless_silent([](Context& context) { return context.copy_prefix({0}, {1}, 5); }));
-    check("remove", unless_silent([](Context& context) { return context.remove({0}, {5}, to_end); }));
+    check("copy_prefix",
+          unless_silent([](Context& context) { return context.copy_prefix(Sequence{0}, Sequence{1}, Position{5}); }));
+    check("remove", unless_silent([](Context& context) { return context.remove(Sequence{0}, Position{5}, to_end); }));
     check("attend", [&](Context& context) { return attend_to(context, 1); });
     check("attend", [&](Context& context) { return attend_to(context, 400); }); // in shares
 }
 
 TEST_CASE("a pass is dropped, moved, and committed once") {
     Context context = context_of(256);
-    const auto snapshot = context.snapshot({0}).value();
-    auto pass = context.begin(Tokens{{0}, {0}, 3}).value();
+    const auto snapshot = context.snapshot(Sequence{0}).value();
+    auto pass = context.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
     auto moved = std::move(pass);
     CHECK(violation_of([&] { pass.commit(); }).find("the pass is over") != std::string::npos);
-    CHECK(violation_of([&] { (void)context.begin(Tokens{{0}, {0}}); }).find("a pass is open") != std::string::npos);
-    CHECK(violation_of([&] { (void)context.remove({0}, {0}, to_end); }).find("a pass is open") != std::string::npos);
-    CHECK(violation_of([&] { (void)context.snapshot({0}); }).find("a pass is open") != std::string::npos);
+    CHECK(violation_of([&] {
+              (void)context.begin(BatchBuilder{Sequence{0}, Position{0}});
+          }).find("a pass is open")
+          != std::string::npos);
+    CHECK(violation_of([&] { (void)context.remove(Sequence{0}, Position{0}, to_end); }).find("a pass is open")
+          != std::string::npos);
+    CHECK(violation_of([&] { (void)context.snapshot(Sequence{0}); }).find("a pass is open") != std::string::npos);
     const std::string is_open = ": a pass is open, expected it to be committed or dropped first";
-    CHECK(violation_of([&] { (void)context.copy_prefix({0}, {1}, 1); }) == "copy_prefix" + is_open);
-    CHECK(violation_of([&] { (void)context.restore({1}, snapshot); }) == "restore" + is_open);
+    CHECK(violation_of([&] { (void)context.copy_prefix(Sequence{0}, Sequence{1}, Position{1}); })
+          == "copy_prefix" + is_open);
+    CHECK(violation_of([&] { (void)context.restore(Sequence{1}, snapshot); }) == "restore" + is_open);
     if (rank() == 0) CHECK(violation_of([&] { moved.commit(); }).find("was not put") != std::string::npos);
     moved.drop();
-    CHECK(context.next({0}) == Position{0});
-    append(context, {0}, 3);
-    CHECK(context.next({0}) == Position{3});
+    CHECK(context.next(Sequence{0}) == Position{0});
+    append(context, Sequence{0}, 3);
+    CHECK(context.next(Sequence{0}) == Position{3});
 }
 
 TEST_CASE("mistakes are violations") {
@@ -354,26 +365,27 @@ TEST_CASE("mistakes are violations") {
           != std::string::npos);
     CHECK(violation_of([] {
               Plain cache{Heads{}.shape(), {.cells = 64, .batch = 8, .positions = Positions::any}};
-              auto pass = cache.begin(Tokens{{0}, {0}, 3}).value();
+              auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
               pass.put(0, Floats(3 * Heads{}.key_row()), Floats(3 * Heads{}.value_row()));
               pass.commit();
               (void)Context{mpi::Communicator{MPI_COMM_WORLD}, std::move(cache)};
           })
           == "ContextParallel: a cache with 3 tokens, expected an empty one");
     Context context = context_of(256);
-    const std::vector<Position> positions{{0}};
-    const std::vector<Sequence> sequences{{0}};
+    const std::vector<Position> positions{Position{0}};
+    const std::vector<Sequence> sequences{Sequence{0}};
     const std::vector<std::uint8_t> stored{1};
     CHECK(violation_of([&] {
               (void)context.begin(Batch{positions, sequences, {}, stored});
           }).find("the positions decide")
           != std::string::npos);
-    CHECK(violation_of([&] { (void)context.next({2}); }).find("expected 0 to 1") != std::string::npos);
-    CHECK(violation_of([&] { (void)context.can_resume({0}, {-1}); }).find("expected 0 or more") != std::string::npos);
-    CHECK(violation_of([&] { (void)context.resumable_prefix({0}, {-1}); })
+    CHECK(violation_of([&] { (void)context.next(Sequence{2}); }).find("expected 0 to 1") != std::string::npos);
+    CHECK(violation_of([&] { (void)context.can_resume(Sequence{0}, Position{-1}); }).find("expected 0 or more")
+          != std::string::npos);
+    CHECK(violation_of([&] { (void)context.resumable_prefix(Sequence{0}, Position{-1}); })
           == "resumable_prefix: position -1, expected 0 or more");
-    CHECK(violation_of([&] { (void)context.rank_of({-1}); }) == "rank_of: position -1, expected 0 or more");
-    auto pass = context.begin(Tokens{{0}, {0}, 2}).value();
+    CHECK(violation_of([&] { (void)context.rank_of(Position{-1}); }) == "rank_of: position -1, expected 0 or more");
+    auto pass = context.begin(BatchBuilder{Sequence{0}, Position{0}, 2}).value();
     std::vector<float> out(7);
     CHECK(violation_of([&] { (void)mpi::attend(pass, 0, Floats(96), out); }).find("results") != std::string::npos);
     CHECK(violation_of([&] { (void)mpi::attend(pass, 1, Floats(96), out); }).find("layer 1") != std::string::npos);
@@ -399,7 +411,8 @@ TEST_CASE("mistakes are violations") {
     CHECK(has(violation(null, {}), "the results are a null pointer"));
     pass.drop();
     const Context moved = std::move(context);
-    CHECK(violation_of([&] { (void)context.next({0}); }) == "the memory was moved from, expected one that was not");
+    CHECK(violation_of([&] { (void)context.next(Sequence{0}); })
+          == "the memory was moved from, expected one that was not");
 }
 
 } // namespace test_context_refusals

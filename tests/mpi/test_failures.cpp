@@ -42,7 +42,7 @@ using transfers::between;
 
 using Numbers = numbers::Cache<>;
 
-const CacheShape shape{2, 1, 2, 1};
+const CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 1};
 
 Numbers filled(std::int32_t capacity = 8) {
     Numbers cache{shape, {.sequences = 3, .capacity = capacity, .batch = 8}};
@@ -126,7 +126,7 @@ using Change = std::function<void(detail::StoredSnapshot&)>;
 /// Of sequence 0.
 template <class M>
 std::vector<std::byte> announcement_of(M memory, const Change& change) {
-    const auto snapshot = memory.snapshot({0}).value();
+    const auto snapshot = memory.snapshot(Sequence{0}).value();
     detail::StoredSnapshot stored;
     memory.save(snapshot, "", stored);
     if (change) change(stored);
@@ -165,10 +165,12 @@ std::vector<std::byte> rows(std::size_t floats) {
 } // namespace
 
 TEST_CASE("a memory that cannot hold what is sent is unsuitable, on both processes") {
-    refused(Numbers{CacheShape{3, 1, 2, 1}, {.sequences = 1, .capacity = 8, .batch = 8}}, MpiReason::unsuitable,
-            "it has 2 layers, expected 3");
-    refused(Numbers{CacheShape{2, 1, 4, 1}, {.sequences = 1, .capacity = 8, .batch = 8}}, MpiReason::unsuitable,
-            "layers.0.keys is [6, 1, 2], expected [6, 1, 4]");
+    refused(Numbers{CacheShape{.layers = 3, .kv_heads = 1, .head_dim = 2, .value_dim = 1},
+                    {.sequences = 1, .capacity = 8, .batch = 8}},
+            MpiReason::unsuitable, "it has 2 layers, expected 3");
+    refused(Numbers{CacheShape{.layers = 2, .kv_heads = 1, .head_dim = 4, .value_dim = 1},
+                    {.sequences = 1, .capacity = 8, .batch = 8}},
+            MpiReason::unsuitable, "layers.0.keys is [6, 1, 2], expected [6, 1, 4]");
     refused(Numbers{shape, {.sequences = 1, .capacity = 8, .batch = 8}}, MpiReason::unsuitable,
             "its model is \"a model\", expected \"another\"", {.model = "another"});
 }
@@ -181,7 +183,7 @@ TEST_CASE("a sequence that lacks what precedes a snapshot refuses it on both pro
     between(
         [&](const Communicator& comm, int rank) {
             Numbers cache = filled();
-            const auto snapshot = cache.snapshot({0}, {3}, {6}).value();
+            const auto snapshot = cache.snapshot(Sequence{0}, Position{3}, Position{6}).value();
             const auto sent = mpi::send(comm, rank, cache, snapshot).wait();
             REQUIRE_FALSE(sent);
             CHECK(sent.error() == Reason::cannot_resume);
@@ -209,7 +211,7 @@ TEST_CASE("a sender that refuses tells the receiver") {
             REQUIRE_FALSE(sent);
             CHECK(sent.error() == Reason::too_many_snapshots);
             CHECK(sent.error().refusal.member == 2);
-            CHECK(memory.next({0}) == Position{3});
+            CHECK(memory.next(Sequence{0}) == Position{3});
         },
         [&](const Communicator& comm, int rank) {
             auto memory = toy::memory();
@@ -222,7 +224,7 @@ TEST_CASE("a sender that refuses tells the receiver") {
 }
 
 TEST_CASE("a process that gives up tells the other one, and the next transfer succeeds") {
-    const CacheShape wide{1, 8, 128, 128};
+    const CacheShape wide{.layers = 1, .kv_heads = 8, .head_dim = 128, .value_dim = 128};
     const CacheLimits large{.sequences = 2, .capacity = 4096, .batch = 4096};
     for (const bool sender_gives_up : {true, false})
         between(
@@ -264,7 +266,7 @@ TEST_CASE("a process that gives up tells the other one, and the next transfer su
                 CHECK(cache.statistics().free == cache.cells());
                 const auto again = mpi::receive(comm, rank, cache, Sequence{0}).wait();
                 REQUIRE_MESSAGE(again, again.error().message);
-                CHECK(cache.tokens({0}) == 4096);
+                CHECK(cache.tokens(Sequence{0}) == 4096);
             });
 }
 
@@ -276,7 +278,8 @@ TEST_CASE("what was sent of a transfer that failed is received, although no othe
     };
     between(
         [&](const Communicator& comm, int rank) {
-            Cache<> cache{{1, 8, 128, 128}, {.sequences = 1, .capacity = 4096, .batch = 4096}};
+            Cache<> cache{{.layers = 1, .kv_heads = 8, .head_dim = 128, .value_dim = 128},
+                          {.sequences = 1, .capacity = 4096, .batch = 4096}};
             numbers::feed(cache, prompt(0, 0, numbers::Values(4096, 3)));
             const auto sent = mpi::send(comm, rank, cache, Sequence{0}).wait();
             REQUIRE_FALSE(sent);
@@ -284,7 +287,8 @@ TEST_CASE("what was sent of a transfer that failed is received, although no othe
             meet(rank);
         },
         [&](const Communicator& comm, int rank) {
-            Cache<> cache{{1, 8, 128, 128}, {.sequences = 1, .capacity = 4096, .batch = 4096}};
+            Cache<> cache{{.layers = 1, .kv_heads = 8, .head_dim = 128, .value_dim = 128},
+                          {.sequences = 1, .capacity = 4096, .batch = 4096}};
             {
                 auto receiving = mpi::receive(comm, rank, cache, Sequence{0});
                 while (cache.statistics().free == cache.cells()) static_cast<void>(receiving.progress());
@@ -324,7 +328,7 @@ TEST_CASE("a process that does nothing within the time limit is named, and the n
             meet(rank); // three transfers are announced that the sender has given up
             const auto received = mpi::receive(comm, rank, cache, Sequence{2}).wait();
             REQUIRE_MESSAGE(received, received.error().message);
-            CHECK(cache.tokens({2}) == 6);
+            CHECK(cache.tokens(Sequence{2}) == 6);
         });
 }
 
@@ -351,7 +355,7 @@ TEST_CASE("after an altered answer, the sender may be late or try alone, and the
             Numbers cache = filled();
             const auto received = mpi::receive(comm, rank, cache, Sequence{2}).wait();
             REQUIRE_MESSAGE(received, received.error().message);
-            CHECK(cache.tokens({2}) == 6);
+            CHECK(cache.tokens(Sequence{2}) == 6);
         });
 }
 
@@ -376,7 +380,7 @@ TEST_CASE("a receiver goes on to the next transfer if the sender has not seen th
                 Numbers cache = filled(16);
                 const auto received = mpi::receive(comm, rank, cache, Sequence{2}).wait();
                 REQUIRE_MESSAGE(received, received.error().message);
-                CHECK(cache.tokens({2}) == 6);
+                CHECK(cache.tokens(Sequence{2}) == 6);
                 CHECK(cache.statistics().snapshots == 0);
                 CHECK(audit(cache).empty());
             });
@@ -515,7 +519,7 @@ TEST_CASE("a state that is announced as integers is refused, because it is missi
             REQUIRE_FALSE(received);
             CHECK(received.error() == MpiReason::unsuitable);
             CHECK(received.error().message == "receive: it has no layers.0.states.0");
-            CHECK(memory.next({0}) == Position{0});
+            CHECK(memory.next(Sequence{0}) == Position{0});
             CHECK(memory.statistics().used == 0);
         });
 }
@@ -557,7 +561,7 @@ TEST_CASE("after a transfer could not begin for want of memory, its tag is free"
     between(
         [&](const Communicator& comm, int rank) {
             Numbers cache = filled();
-            const auto snapshot = cache.snapshot({0}).value();
+            const auto snapshot = cache.snapshot(Sequence{0}).value();
             for (const int successes : {0, 1}) { // with more, it begins, and the receiver gets the error
                 const FailingAllocations failing{successes};
                 CHECK_THROWS_AS((void)mpi::send(comm, rank, cache, snapshot), std::bad_alloc);
@@ -570,7 +574,7 @@ TEST_CASE("after a transfer could not begin for want of memory, its tag is free"
             const auto begin = [&] { receiving.emplace(mpi::receive(comm, rank, cache, Sequence{0})); };
             CHECK(failures_of(begin, [] {}) > 1);
             REQUIRE(receiving->wait());
-            CHECK(cache.tokens({0}) == 6);
+            CHECK(cache.tokens(Sequence{0}) == 6);
         });
 }
 
@@ -578,7 +582,7 @@ TEST_CASE("a sender that is short of memory throws, or both processes get no_mem
     between(
         [&](const Communicator& comm, int rank) {
             Numbers cache = filled();
-            const auto snapshot = cache.snapshot({0}).value();
+            const auto snapshot = cache.snapshot(Sequence{0}).value();
             for (int successes = 2;; ++successes) {
                 std::optional<mpi::Sending> sending;
                 try {
@@ -598,9 +602,9 @@ TEST_CASE("a sender that is short of memory throws, or both processes get no_mem
                 const auto received = mpi::receive(comm, rank, cache, Sequence{0}).wait();
                 if (received) break;
                 REQUIRE(received.error() == MpiReason::no_memory);
-                CHECK(cache.tokens({0}) == 0);
+                CHECK(cache.tokens(Sequence{0}) == 0);
             }
-            CHECK(cache.tokens({0}) == 6);
+            CHECK(cache.tokens(Sequence{0}) == 6);
         });
 }
 
@@ -623,7 +627,7 @@ TEST_CASE("transfers that end while nothing can be allocated do no harm") {
                 const FailingAllocations failing{0};
                 receiving.reset();
             }
-            CHECK(cache.tokens({0}) == 0);
+            CHECK(cache.tokens(Sequence{0}) == 0);
             CHECK(audit(cache).empty());
         });
 }
@@ -646,7 +650,7 @@ TEST_CASE("a receiver without any memory fails, and takes nothing") {
             const auto received = receiving.wait();
             REQUIRE_FALSE(received);
             CHECK(received.error() == MpiReason::no_memory);
-            CHECK(cache.tokens({0}) == 0);
+            CHECK(cache.tokens(Sequence{0}) == 0);
             CHECK(audit(cache).empty());
         });
 }
@@ -657,7 +661,7 @@ TEST_CASE("a transfer that could not be completed for want of memory can be comp
             Numbers cache = filled();
             auto sending = mpi::send_ahead(comm, rank, cache, Sequence{0}, Position{6});
             CHECK(failures_of([&] { sending.complete(); }, [&] { CHECK(cache.statistics().snapshots == 0); }) > 1);
-            REQUIRE(cache.remove({0}, {0}, to_end)); // the transfer owns a snapshot
+            REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end)); // the transfer owns a snapshot
             const auto sent = sending.wait();
             REQUIRE_MESSAGE(sent, sent.error().message);
         },

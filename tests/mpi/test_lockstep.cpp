@@ -35,12 +35,15 @@ constexpr Sequence bob{1};
 
 /// Rank 1 has more heads than the others.
 Rotating rotating(const Communicator& comm, const CacheLimits& limits = {.sequences = 2, .cells = 64, .batch = 16}) {
-    return {{2, comm.rank() == 1 ? 2 : 1, 4}, limits, FullCausal{}, RopeShift<>{rope_frequencies(4)}};
+    return {{.layers = 2, .kv_heads = comm.rank() == 1 ? 2 : 1, .head_dim = 4},
+            limits,
+            FullCausal{},
+            RopeShift<>{rope_frequencies(4)}};
 }
 
 template <class M>
 void add(M& memory, Sequence s, std::int32_t tokens) {
-    auto pass = *memory.begin(Tokens{s, memory.next(s), tokens});
+    auto pass = *memory.begin(BatchBuilder{s, memory.next(s), tokens});
     for (int layer = 0; layer < memory.layers(); ++layer) pass.mark_put(layer);
     pass.commit();
 }
@@ -53,11 +56,11 @@ TEST_CASE("passes that find room send nothing") {
     Communicator comm{MPI_COMM_WORLD};
     LockstepMemory memory{comm, rotating(comm), {.compares = false}};
     for (int i = 0; i < 20; ++i) add(memory, alice, 1);
-    CHECK(memory.begin(Tokens{bob, {0}, 17}).error() == Reason::batch_too_long);
-    CHECK(memory.begin(Tokens{bob, {0}, 3}));
-    CHECK(memory.remove(alice, {18}, to_end));
+    CHECK(memory.begin(BatchBuilder{bob, Position{0}, 17}).error() == Reason::batch_too_long);
+    CHECK(memory.begin(BatchBuilder{bob, Position{0}, 3}));
+    CHECK(memory.remove(alice, Position{18}, to_end));
     CHECK(memory.agreements() == 0);
-    CHECK(memory.remove(alice, {2}, {4})); // the list of rotations takes memory
+    CHECK(memory.remove(alice, Position{2}, Position{4})); // the list of rotations takes memory
     CHECK(memory.agreements() == 1);
     CHECK(memory.compare());
 }
@@ -69,9 +72,9 @@ TEST_CASE("memory that is short on one rank is short on all, and nothing has cha
     LockstepMemory memory{
         comm, rotating(comm, {.sequences = 2, .cells = 256, .initial_cells = 16, .batch = 64}), {.compares = false}};
     add(memory, alice, 12);
-    REQUIRE(memory.copy_prefix(alice, bob, 6));
+    REQUIRE(memory.copy_prefix(alice, bob, Position{6}));
     const std::string before = contents(memory.memory());
-    const Tokens batch{alice, {12}, 64};
+    const BatchBuilder batch{alice, Position{12}, 64};
     const auto snapshot = *memory.snapshot(alice);
     const auto failed_everywhere = [&](auto operation) {
         bool failed = false;
@@ -87,16 +90,17 @@ TEST_CASE("memory that is short on one rank is short on all, and nothing has cha
         return failed;
     };
     CHECK(failed_everywhere([&] { (void)memory.begin(batch); }));
-    CHECK(failed_everywhere([&] { (void)memory.remove(alice, {2}, {4}); }));
+    CHECK(failed_everywhere([&] { (void)memory.remove(alice, Position{2}, Position{4}); }));
     CHECK(failed_everywhere([&] { (void)memory.snapshot(alice); }));
-    CHECK(failed_everywhere([&] { (void)memory.schedule(alice, {40}); }) == false); // a full window schedules nothing
+    CHECK(failed_everywhere([&] { (void)memory.schedule(alice, Position{40}); })
+          == false); // a full window schedules nothing
 
     // The ranks have different room by now, and go on together.
     const std::int64_t asked = memory.agreements();
     add(memory, alice, 1);
     CHECK(memory.agreements() == asked + 1);
     add(memory, bob, 60);
-    CHECK(memory.remove(alice, {2}, {4}));
+    CHECK(memory.remove(alice, Position{2}, Position{4}));
     CHECK(memory.restore(bob, snapshot));
     CHECK(memory.next(bob) == Position{12});
     CHECK(memory.compare());
@@ -108,7 +112,7 @@ TEST_CASE("defragment moves the cells of all ranks, or of none") {
     LockstepMemory memory{Communicator{MPI_COMM_WORLD}, rotating(comm, limits), {.compares = false}};
     add(memory, alice, 3);
     add(memory, bob, 5);
-    REQUIRE(memory.remove(alice, {0}, to_end));
+    REQUIRE(memory.remove(alice, Position{0}, to_end));
     const std::string before = contents(memory.memory());
     CHECK(before == "0@3+5 59 free");
     bool failed = false;
@@ -138,34 +142,34 @@ TEST_CASE("refusals are the same on all ranks, without a message") {
     LockstepMemory memory{comm, rotating(comm, {.sequences = 2, .cells = 16, .batch = 16}), {.compares = false}};
     add(memory, alice, 10);
     const std::string before = contents(memory.memory());
-    CHECK(memory.begin(Tokens{bob, {0}, 7}).error() == Reason::full);
-    CHECK(memory.restore(alice, {11}).error() == Reason::cannot_resume);
+    CHECK(memory.begin(BatchBuilder{bob, Position{0}, 7}).error() == Reason::full);
+    CHECK(memory.restore(alice, Position{11}).error() == Reason::cannot_resume);
     CHECK(memory.agreements() == 0);
-    CHECK(memory.snapshot(alice, {0}, {12}).error() == Reason::cannot_resume);
+    CHECK(memory.snapshot(alice, Position{0}, Position{12}).error() == Reason::cannot_resume);
     CHECK(contents(memory.memory()) == before);
     CHECK(memory.compare());
 }
 
-TEST_CASE("snapshots of all ranks are taken, divided, joined, paged and restored together") {
+TEST_CASE("snapshots of all ranks are taken, divided, joined, offloaded and restored together") {
     Communicator comm{MPI_COMM_WORLD};
     LockstepMemory memory{comm, rotating(comm)};
     add(memory, alice, 12);
     auto snapshot = *memory.snapshot(alice);
-    auto rest = *memory.split(snapshot, {5});
+    auto rest = *memory.split(snapshot, Position{5});
     CHECK(memory.restore(bob, snapshot));
     CHECK(memory.next(bob) == Position{5});
-    memory.page_out(rest);
-    CHECK(rest.is_paged_out());
-    CHECK(memory.page_in(rest));
+    memory.offload(rest);
+    CHECK(rest.is_offloaded());
+    CHECK(memory.reload(rest));
     CHECK(memory.merge(snapshot, std::move(rest)));
-    CHECK(memory.restore(bob, snapshot, {7}));
+    CHECK(memory.restore(bob, snapshot, Position{7}));
     CHECK(memory.next(bob) == Position{7});
-    CHECK(memory.remove(alice, {3}, {4}, RotateBy{0}));
+    CHECK(memory.remove(alice, Position{3}, Position{4}, RotateBy{0}));
     CHECK(memory.reserve(3).tokens() == 3);
-    CHECK(memory.schedule(alice, {30}));
-    memory.unschedule(alice, {30});
-    CHECK(memory.can_resume(alice, {11}));
-    CHECK(memory.resumable_prefix(alice, {20}) == Position{11});
+    CHECK(memory.schedule(alice, Position{30}));
+    memory.unschedule(alice, Position{30});
+    CHECK(memory.can_resume(alice, Position{11}));
+    CHECK(memory.resumable_prefix(alice, Position{20}) == Position{11});
     CHECK(memory.compare());
 }
 
@@ -177,14 +181,14 @@ TEST_CASE("compare names the rank that did another operation") {
     // [compare]
     if (const auto compared = memory.compare(); !compared) FAIL(compared.error().message); // names the rank
     // [/compare]
-    REQUIRE(memory.remove(alice, {comm.rank() == other ? 8 : 9}, to_end));
+    REQUIRE(memory.remove(alice, Position{comm.rank() == other ? 8 : 9}, to_end));
     const auto compared = memory.compare();
     REQUIRE(!compared);
     CHECK(compared.error() == mpi::MpiReason::differs);
     CHECK(compared.error().rank == other);
     CHECK(has(compared.error().message, "the bookkeeping of rank " + std::to_string(other)));
 
-    REQUIRE(memory.remove(alice, {8}, to_end));
+    REQUIRE(memory.remove(alice, Position{8}, to_end));
     CHECK(memory.compare());
     if (comm.rank() == other) add(memory, alice, 1);
     CHECK(has(memory.compare().error().message,
@@ -216,9 +220,16 @@ TEST_CASE("memories with other limits, windows, rotations or tokens on one rank 
     CHECK(violation(rotating(comm, {.sequences = 2, .cells = 64, .batch = 16, .start_padding = differs ? 0 : 1}))
           == expected);
     using Paired = Cache<StandardV<float>, FullCausal, RopeShift<RunTimePairing>>;
-    CHECK(violation(Paired{{1, 1, 4}, {.cells = 64}, {}, {rope_frequencies(4), {.interleaved = differs}}}) == expected);
+    CHECK(violation(Paired{{.layers = 1, .kv_heads = 1, .head_dim = 4},
+                           {.cells = 64},
+                           {},
+                           {rope_frequencies(4), {.interleaved = differs}}})
+          == expected);
     using Chunks = Cache<StandardV<float>, ChunkedAttention<>>;
-    CHECK(violation(Chunks{{1, 1, 1}, {.cells = 64, .batch = 4}, ChunkedAttention<>{differs ? 8 : 16}}) == expected);
+    CHECK(violation(Chunks{{.layers = 1, .kv_heads = 1, .head_dim = 1},
+                           {.cells = 64, .batch = 4},
+                           ChunkedAttention<>{differs ? 8 : 16}})
+          == expected);
     for (const int field : {0, 1, 2, 3, 4}) {
         StateLimits limits{.sequences = 2, .batch = 16, .rollback = 2, .checkpoints = 3, .snapshots = 2};
         if (differs && field == 0) limits.batch = 15;
@@ -252,20 +263,23 @@ TEST_CASE("another call on one rank is a violation that names it, with nothing c
     const std::string before = contents(memory.memory());
     const std::string name = "rank " + std::to_string(other);
     const bool differs = comm.rank() == other;
-    CHECK(has(violation_of([&] { (void)memory.remove(alice, {differs ? 8 : 9}, {10}); }),
+    CHECK(has(violation_of([&] { (void)memory.remove(alice, Position{differs ? 8 : 9}, Position{10}); }),
               "remove(0, 9, 10) as operation 2: " + name + " called remove(0, 8, 10) as operation 2"));
     CHECK(has(violation_of([&] {
-                  (void)memory.begin(Tokens{differs ? bob : alice, {10}, 1});
+                  (void)memory.begin(BatchBuilder{differs ? bob : alice, Position{10}, 1});
               }),
               "begin(1 tokens) as operation 3: " + name));
-    CHECK(has(violation_of(
-                  [&] { differs ? (void)memory.copy_prefix(alice, bob, 3) : (void)memory.remove(alice, {20}, {-1}); }),
-              name + " called copy_prefix(0, 1, 3)"));
+    CHECK(has(violation_of([&] {
+                  differs ? (void)memory.copy_prefix(alice, bob, Position{3})
+                          : (void)memory.remove(alice, Position{20}, Position{-1});
+              }),
+              name + " called copy_prefix(0, 1, Position{3})"));
     CHECK(contents(memory.memory()) == before);
 
     // What was done to the memory behind its back.
-    if (differs) REQUIRE(memory.memory().copy_prefix(alice, bob, 3));
-    CHECK(has(violation_of([&] { (void)memory.remove(alice, {9}, {10}); }), "the bookkeeping of " + name + " differs"));
+    if (differs) REQUIRE(memory.memory().copy_prefix(alice, bob, Position{3}));
+    CHECK(has(violation_of([&] { (void)memory.remove(alice, Position{9}, Position{10}); }),
+              "the bookkeeping of " + name + " differs"));
 }
 
 TEST_CASE("a silent rank is named, and the memory of the others is whole") {
@@ -285,7 +299,7 @@ TEST_CASE("a silent rank is named, and the memory of the others is whole") {
         };
         CHECK(error_of() == mpi::MpiReason::timed_out);
         CHECK(error_of().rank == silent);
-        CHECK_THROWS_AS((void)memory.begin(Tokens{alice, {10}, 1}), mpi::MpiFailure);
+        CHECK_THROWS_AS((void)memory.begin(BatchBuilder{alice, Position{10}, 1}), mpi::MpiFailure);
         CHECK(memory.compare().error() == mpi::MpiReason::timed_out);
         Rotating whole = std::move(memory).release();
         CHECK(contents(whole) == before);
@@ -305,14 +319,14 @@ TEST_CASE("a hybrid is kept in lockstep with all its members") {
     bool failed = false;
     try {
         const FailingAllocations failing{comm.rank() == 0 ? 0 : FailingAllocations::unlimited};
-        (void)memory.schedule({0}, {20});
+        (void)memory.schedule(Sequence{0}, Position{20});
     } catch (const std::bad_alloc&) {
         failed = true;
     }
     CHECK(failed);
     CHECK(toy::portrait(memory.memory()) == before);
     CHECK(memory.compare());
-    CHECK(memory.copy_prefix({0}, {2}, 9));
+    CHECK(memory.copy_prefix(Sequence{0}, Sequence{2}, Position{9}));
     CHECK(memory.compare());
 }
 

@@ -23,16 +23,16 @@ namespace {
 using Keys = Cache<StandardV<float>>;
 
 Keys keys() {
-    return {{1, 1, 2}, {.sequences = 2, .cells = 128, .batch = 32}};
+    return {{.layers = 1, .kv_heads = 1, .head_dim = 2}, {.sequences = 2, .cells = 128, .batch = 32}};
 }
 
 /// Feeds a request: what the tree finds, and the rest in a pass. Returns what was found.
 template <class Tree>
 int feed(Tree& tree, Sequence s, std::span<const std::int32_t> text) {
     auto& memory = tree.memory();
-    if (!memory.remove(s, {0}, to_end)) return -1;
+    if (!memory.remove(s, Position{0}, to_end)) return -1;
     const int found = static_cast<int>(tree.attach(s, text.first(text.size() - 1)).length);
-    auto pass = tree.begin(Tokens{s, memory.next(s), static_cast<std::int32_t>(text.size()) - found});
+    auto pass = tree.begin(BatchBuilder{s, memory.next(s), static_cast<std::int32_t>(text.size()) - found});
     if (!pass) return -2;
     pass->mark_put(0);
     pass->commit();
@@ -45,8 +45,8 @@ TEST_CASE("a prefix tree over a memory in lockstep finds what one of a single pr
     mpi::Communicator comm{MPI_COMM_WORLD};
     mpi::LockstepMemory divided{comm, keys()};
     Keys whole = keys();
-    PrefixTree of_divided{divided, {.paged_bytes = 4000, .page_to = PageTo::backend}};
-    PrefixTree of_whole{whole, {.paged_bytes = 4000}};
+    PrefixTree of_divided{divided, {.offloaded_bytes = 4000, .offload_to = OffloadTo::backend}};
+    PrefixTree of_whole{whole, {.offloaded_bytes = 4000}};
     std::mt19937 draw{20261123};
     int found = 0;
     for (int i = 0; i < 200; ++i) {
@@ -58,7 +58,7 @@ TEST_CASE("a prefix tree over a memory in lockstep finds what one of a single pr
         found += std::max(here, 0);
     }
     CHECK(found > 500);
-    CHECK(of_divided.statistics().paged_out == of_whole.statistics().paged_out);
+    CHECK(of_divided.statistics().offloaded == of_whole.statistics().offloaded);
     CHECK(divided.compare());
 }
 
@@ -66,11 +66,11 @@ TEST_CASE("a prefix tree over a memory in lockstep finds tokens that share a pos
     mpi::Communicator comm{MPI_COMM_WORLD};
     mpi::LockstepMemory divided{comm, keys()};
     PrefixTree tree{divided};
-    auto pass = divided.begin(Tokens{{0}, {0}, 3}.add_at({0}, {3}, 4)).value();
+    auto pass = divided.begin(BatchBuilder{Sequence{0}, Position{0}, 3}.add_at(Sequence{0}, Position{3}, 4)).value();
     pass.mark_put(0);
     pass.commit();
     CHECK(violation_of([&] {
-              (void)tree.insert({0}, std::vector{1, 2, 3, 4});
+              (void)tree.insert(Sequence{0}, std::vector{1, 2, 3, 4});
           })
           == "insert: sequence 0 has several tokens at position 3, expected one at each position below 4");
 }

@@ -111,7 +111,7 @@ public:
 
 private:
     static Keys cache(const Communicator& comm) {
-        return {{1, 1 + comm.rank() % 2, 2},
+        return {{.layers = 1, .kv_heads = 1 + comm.rank() % 2, .head_dim = 2},
                 {.sequences = sequences, .capacity = 40, .initial_cells = 8, .batch = 7},
                 SlidingWindow<6>{{.retention = 20}},
                 UnrotatedShift{}};
@@ -135,22 +135,24 @@ private:
             const int end = draw_.below(3) == 0 ? INT_MAX : begin + draw_.below(4);
             naive::Model after = model_;
             const bool refused = after.remove(s, begin, end).has_value();
-            const auto remove = [&] { return memory_.remove({s}, {begin}, {end}).has_value(); };
+            const auto remove = [&] { return memory_.remove(Sequence{s}, Position{begin}, Position{end}).has_value(); };
             return expect(trouble_.run(remove), refused, std::move(after));
         }
         case 6: {
             const int to = draw_.below(sequences);
             const int length = draw_.below(next(s) + 2);
             naive::Model after = model_;
-            after.copy_prefix(s, to, length);
-            const auto copy = [&] { return memory_.copy_prefix({s}, {to}, length).has_value(); };
+            after.copy_prefix(s, to, Position{length});
+            const auto copy = [&] {
+                return memory_.copy_prefix(Sequence{s}, Sequence{to}, Position{length}).has_value();
+            };
             return expect(trouble_.run(copy), false, std::move(after));
         }
         case 7: {
             const int p = next(s) + 1 + draw_.below(5);
             naive::Model after = model_;
             after.schedule(s, p);
-            return expect(trouble_.run([&] { return memory_.schedule({s}, {p}).has_value(); }), false,
+            return expect(trouble_.run([&] { return memory_.schedule(Sequence{s}, Position{p}).has_value(); }), false,
                           std::move(after));
         }
         case 8: {
@@ -159,7 +161,7 @@ private:
             naive::Model after = model_;
             const bool refused = after.snapshot(s, from, to).has_value();
             const auto snapshot = [&] {
-                auto made = memory_.snapshot({s}, {from}, {to});
+                auto made = memory_.snapshot(Sequence{s}, Position{from}, Position{to});
                 if (made) made_.emplace(*std::move(made));
                 return made_.has_value();
             };
@@ -179,17 +181,17 @@ private:
         switch (draw_.below(4)) {
         default: {
             const bool refused = after.restore(s, i, snapshot.to().value).has_value();
-            return expect(trouble_.run([&] { return memory_.restore({s}, snapshot).has_value(); }), refused,
+            return expect(trouble_.run([&] { return memory_.restore(Sequence{s}, snapshot).has_value(); }), refused,
                           std::move(after));
         }
         case 1: {
-            after.page_out(i);
-            const auto page_out = [&] { return memory_.page_out(snapshot), true; };
-            return expect(trouble_.run(page_out), false, std::move(after));
+            after.offload(i);
+            const auto offload = [&] { return memory_.offload(snapshot), true; };
+            return expect(trouble_.run(offload), false, std::move(after));
         }
         case 2: {
-            const bool refused = after.page_in(i).has_value();
-            return expect(trouble_.run([&] { return memory_.page_in(snapshot).has_value(); }), refused,
+            const bool refused = after.reload(i).has_value();
+            return expect(trouble_.run([&] { return memory_.reload(snapshot).has_value(); }), refused,
                           std::move(after));
         }
         case 3:
@@ -200,12 +202,12 @@ private:
 
     void pass() {
         std::vector<naive::NewToken> tokens;
-        Tokens batch;
+        BatchBuilder batch;
         std::vector<int> first;
         for (int s = 0; s < sequences; ++s) {
             const int count = draw_.below(2) * draw_.below(5);
             const int position = next(s) + (draw_.below(9) == 0 ? 2 : 0);
-            batch.add({s}, {position}, count);
+            batch.add(Sequence{s}, Position{position}, count);
             for (int i = 0; i < count; ++i) tokens.push_back({s, position + i, -1, ++value_});
         }
         const bool refused = model_.refuses(tokens).has_value();
@@ -241,7 +243,7 @@ private:
         auto rows = memory_.memory().reserve(1);
         for (int s = 0; s < sequences; ++s) {
             std::vector<std::pair<int, int>> found;
-            memory_.memory().visit_cells({s}, [&](Position p, Cell cell, std::int32_t n) {
+            memory_.memory().visit_cells(Sequence{s}, [&](Position p, Cell cell, std::int32_t n) {
                 for (std::int32_t i = 0; i < n; ++i)
                     found.emplace_back(p.value + i, static_cast<int>(rows.keys(0)(cell + i, 0, 0)));
             });
@@ -293,7 +295,7 @@ private:
         const Sequence s{draw_.below(sequences)};
         const Position next = own_.next(s);
         const int back = draw_.below(4);
-        const Position to = own_.resumable_prefix(s, {std::max(0, next.value - back)});
+        const Position to = own_.resumable_prefix(s, Position{std::max(0, next.value - back)});
         const auto i =
             snapshots_.empty() ? 0 : static_cast<std::size_t>(draw_.below(static_cast<int>(snapshots_.size())));
         switch (draw_.below(13)) {
@@ -307,7 +309,7 @@ private:
             return;
         case 6: {
             const Sequence target{draw_.below(sequences)};
-            both([&](auto& m, auto&) { return m.copy_prefix(s, target, to.value).has_value(); });
+            both([&](auto& m, auto&) { return m.copy_prefix(s, target, to).has_value(); });
             return;
         }
         case 7:
@@ -318,7 +320,7 @@ private:
             snapshots_.reserve(8); // not an allocation of the memory
             own_snapshots_.reserve(8);
             both([&](auto& m, auto& snapshots) {
-                auto made = m.snapshot(s, {0}, to);
+                auto made = m.snapshot(s, Position{0}, to);
                 if (made) snapshots.push_back(*std::move(made));
                 return made.has_value();
             });
@@ -329,11 +331,11 @@ private:
             return;
         case 10:
             if (snapshots_.empty()) return pass();
-            both([&](auto& m, auto& snapshots) { return m.page_out(snapshots[i]), true; });
+            both([&](auto& m, auto& snapshots) { return m.offload(snapshots[i]), true; });
             return;
         case 11:
             if (snapshots_.empty()) return pass();
-            both([&](auto& m, auto& snapshots) { return m.page_in(snapshots[i]).has_value(); });
+            both([&](auto& m, auto& snapshots) { return m.reload(snapshots[i]).has_value(); });
             return;
         }
     }
@@ -347,10 +349,10 @@ private:
         toy::Text text;
         for (int s = 0; s < sequences; ++s) {
             const int count = draw_.below(2) * draw_.below(3);
-            text = text + toy::text(s, own_.next({s}).value, count, value_ += 3);
+            text = text + toy::text(s, own_.next(Sequence{s}).value, count, value_ += 3);
         }
         if (text.size() > 8) text.resize(8);
-        const Tokens batch = toy::batch_of(text);
+        const BatchBuilder batch = toy::batch_of(text);
         const bool commits = draw_.below(5) != 0;
         both([&](auto& m, auto&) {
             auto pass = m.begin(batch);

@@ -24,14 +24,15 @@ using numbers::Values;
 
 TEST_CASE("the page's migration works") {
     using Memory = numbers::Cache<>;
-    Memory memory{{2, 1, 2, 1}, {.sequences = 2, .capacity = 8, .batch = 8}};
+    Memory memory{{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 1},
+                  {.sequences = 2, .capacity = 8, .batch = 8}};
     const Sequence user{1};
     // [communicator]
     mpi::Communicator comm{MPI_COMM_WORLD}; // all ranks, after MPI_Init
     // [/communicator]
     const auto prefill = [&](Memory& m) { numbers::feed(m, prompt(1, 0, {1, 2, 3})); };
     const auto decode = [](Memory& m) {
-        REQUIRE(m.remove({0}, {0}, to_end));
+        REQUIRE(m.remove(Sequence{0}, Position{0}, to_end));
         numbers::feed(m, prompt(0, 0, {7}));
     };
     if (comm.rank() == 0) {
@@ -53,11 +54,11 @@ TEST_CASE("the page's migration works") {
 
 TEST_CASE("the page's prompt leaves layer by layer") {
     using Memory = numbers::Cache<>;
-    const CacheShape shape{2, 1, 2, 1};
+    const CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 1};
     Memory memory{shape, {.sequences = 2, .capacity = 8, .batch = 8}};
     const Sequence user{1};
     const mpi::Communicator comm{MPI_COMM_WORLD};
-    const Tokens prompt{user, {0}, 3};
+    const BatchBuilder prompt{user, Position{0}, 3};
     const Values keys(6, 1.0F);
     const Values values(3, 1.0F);
     if (comm.rank() == 0) {
@@ -80,7 +81,8 @@ TEST_CASE("the page's prompt leaves layer by layer") {
 
 TEST_CASE("the page's prefix goes from one tree to another") {
     using Memory = numbers::Cache<>;
-    Memory memory{{2, 1, 2, 1}, {.sequences = 2, .capacity = 16, .batch = 16}};
+    Memory memory{{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 1},
+                  {.sequences = 2, .capacity = 16, .batch = 16}};
     PrefixTree tree{memory};
     const mpi::Communicator comm{MPI_COMM_WORLD};
     const std::vector<std::int32_t> text{1, 2, 3, 4, 5, 6};
@@ -88,8 +90,8 @@ TEST_CASE("the page's prefix goes from one tree to another") {
         Values values;
         for (std::size_t i = 0; i < n; ++i) values.push_back(static_cast<float>(text[i]));
         numbers::feed(memory, prompt(0, 0, values));
-        REQUIRE(tree.insert({0}, std::span{text}.first(n)));
-        REQUIRE(memory.remove({0}, {0}, to_end));
+        REQUIRE(tree.insert(Sequence{0}, std::span{text}.first(n)));
+        REQUIRE(memory.remove(Sequence{0}, Position{0}, to_end));
     };
     const Sequence scratch{1}; // has no tokens
     if (comm.rank() == 0) {
@@ -98,8 +100,8 @@ TEST_CASE("the page's prefix goes from one tree to another") {
         std::int32_t there = 0; // how many of these tokens the other tree has
         MPI_Recv(&there, 1, MPI_INT32_T, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         static_cast<void>(tree.attach(scratch, text));
-        auto prefix = memory.snapshot(scratch, {there});
-        REQUIRE(memory.remove(scratch, {0}, to_end));
+        auto prefix = memory.snapshot(scratch, Position{there});
+        REQUIRE(memory.remove(scratch, Position{0}, to_end));
         if (const auto sent = mpi::send(comm, 1, memory, *prefix).wait(); !sent) FAIL(sent.error().message);
         // [/send_prefix]
         CHECK(memory.statistics().snapshots == 2);
@@ -115,7 +117,7 @@ TEST_CASE("the page's prefix goes from one tree to another") {
         REQUIRE(inserted);
         CHECK(here == 2);
         CHECK(numbers::values(memory, 1) == Values{1, 2, 3, 4, 5, 6});
-        REQUIRE(memory.remove(scratch, {0}, to_end));
+        REQUIRE(memory.remove(scratch, Position{0}, to_end));
         CHECK(tree.match(text).length == 6);
         CHECK(memory.statistics().free == memory.cells() - 6); // what was there was not sent
     }

@@ -77,7 +77,10 @@ constexpr Sequence bob{1};
 template <class Backend = HostBackend>
 KeysOf<Backend> keys(const Communicator& comm,
                      const CacheLimits& limits = {.sequences = 2, .capacity = 64, .batch = 32}) {
-    return {{1 + comm.rank(), 1, 2}, limits, SlidingWindow<8>{{.retention = 30}}, UnrotatedShift{}};
+    return {{.layers = 1 + comm.rank(), .kv_heads = 1, .head_dim = 2},
+            limits,
+            SlidingWindow<8>{{.retention = 30}},
+            UnrotatedShift{}};
 }
 
 template <class Pass>
@@ -87,7 +90,7 @@ void fill(Pass& pass, int layers) {
 
 template <class M>
 void add(PipelineStage<M>& stage, Sequence s, std::int32_t tokens) {
-    auto pass = *stage.begin(Tokens{s, stage.next(s), tokens});
+    auto pass = *stage.begin(BatchBuilder{s, stage.next(s), tokens});
     fill(pass, stage.layers());
     pass.commit();
 }
@@ -123,14 +126,14 @@ TEST_CASE("what the first stage does, all stages do") {
     if (stage.is_first()) {
         add(stage, alice, 20);
         add(stage, alice, 1);
-        CHECK(stage.begin(Tokens{alice, {3}, 1}).error() == Reason::not_next); // sent to nobody
-        { CHECK(stage.begin(Tokens{bob, {0}, 5})); }                           // dropped
-        CHECK(stage.copy_prefix(alice, bob, 12));
-        CHECK(stage.schedule(alice, {30}));
+        CHECK(stage.begin(BatchBuilder{alice, Position{3}, 1}).error() == Reason::not_next); // sent to nobody
+        { CHECK(stage.begin(BatchBuilder{bob, Position{0}, 5})); }                           // dropped
+        CHECK(stage.copy_prefix(alice, bob, Position{12}));
+        CHECK(stage.schedule(alice, Position{30}));
         add(stage, alice, 32);
-        stage.unschedule(alice, {30});
-        CHECK(stage.remove(alice, {40}, {42}));
-        CHECK(stage.remove(bob, {10}, to_end));
+        stage.unschedule(alice, Position{30});
+        CHECK(stage.remove(alice, Position{40}, Position{42}));
+        CHECK(stage.remove(bob, Position{10}, to_end));
         add(stage, bob, 3);
         stage.end();
     } else {
@@ -147,7 +150,7 @@ TEST_CASE("batches arrive with the ids of their tokens") {
     const std::vector<std::int32_t> ids{5, 6, 7};
     const std::string over = "the pass is over, expected one that was not committed, dropped or moved from";
     if (stage.is_first()) {
-        auto pass = *stage.begin(Tokens{alice, {0}, 3}, ids);
+        auto pass = *stage.begin(BatchBuilder{alice, Position{0}, 3}, ids);
         fill(pass, stage.layers());
         CHECK(pass.commit());
         CHECK(violation_of([&] { (void)pass.commit(); }) == over);
@@ -168,7 +171,7 @@ TEST_CASE("decode steps allocate nothing, in no stage") {
     Communicator comm{MPI_COMM_WORLD};
     Stage stage{comm, keys(comm, {.sequences = 2, .capacity = 256, .batch = 32}), {.time_limit = 20s}};
     const std::vector<std::int32_t> ids{7};
-    std::vector<Tokens> steps;
+    std::vector<BatchBuilder> steps;
     for (std::int32_t p = 0; p < 200; ++p) steps.emplace_back(alice, Position{p}, 1);
     for (std::size_t i = 0; i < steps.size(); ++i) {
         if (i > 60) MPI_Barrier(MPI_COMM_WORLD); // at first, the stages lag behind
@@ -194,10 +197,10 @@ TEST_CASE("a first stage that is short of memory for its messages has changed no
         add(stage, alice, 2);
         const std::string before = contents(stage.memory());
         // The message is longer than any before, and the others are asked.
-        const Tokens batch{alice, {2}, 5};
+        const BatchBuilder batch{alice, Position{2}, 5};
         CHECK(failures_of([&] { (void)stage.begin(batch); }, [&] { REQUIRE(contents(stage.memory()) == before); }) > 1);
         // Cells are needed, too.
-        const Tokens longer{alice, {2}, 30};
+        const BatchBuilder longer{alice, Position{2}, 30};
         CHECK(failures_of([&] { (void)stage.begin(longer); }, [&] { REQUIRE(contents(stage.memory()) == before); })
               > 1);
         add(stage, alice, 3);
@@ -216,7 +219,7 @@ TEST_CASE("a first stage has memory for its verdict before it asks, while none o
     if (stage.is_first()) {
         const While all_stay{messages_stay};
         const std::string before = contents(stage.memory());
-        const Tokens batch{alice, {0}, 30}; // needs cells, so the others are asked
+        const BatchBuilder batch{alice, Position{0}, 30}; // needs cells, so the others are asked
         CHECK(failures_of([&] { (void)stage.begin(batch); }, [&] { REQUIRE(contents(stage.memory()) == before); })
               > comm.size());
         add(stage, alice, 3);
@@ -234,14 +237,14 @@ TEST_CASE("a later stage that is short of memory for a message goes on where it 
     Keys alone = keys(comm);
     std::vector<std::string> after{contents(alone)}; // each operation
     const auto add_alone = [&](Sequence s, std::int32_t tokens) {
-        auto pass = *alone.begin(Tokens{s, alone.next(s), tokens});
+        auto pass = *alone.begin(BatchBuilder{s, alone.next(s), tokens});
         for (int layer = 0; layer < alone.layers(); ++layer) pass.mark_put(layer);
         pass.commit();
         after.push_back(contents(alone));
     };
     add_alone(alice, 1);
     add_alone(alice, 32);
-    CHECK(alone.copy_prefix(alice, bob, 12));
+    CHECK(alone.copy_prefix(alice, bob, Position{12}));
     after.push_back(contents(alone));
     add_alone(bob, 20);
     const auto operation_of = [&](const std::string& found) {
@@ -253,7 +256,7 @@ TEST_CASE("a later stage that is short of memory for a message goes on where it 
     if (stage.is_first()) {
         add(stage, alice, 1);
         add(stage, alice, 32); // longer than what the others have memory for
-        CHECK(stage.copy_prefix(alice, bob, 12));
+        CHECK(stage.copy_prefix(alice, bob, Position{12}));
         add(stage, bob, 20);
         stage.end();
     } else {
@@ -295,7 +298,7 @@ TEST_CASE("memory that is short in one stage is short in the first, and nothing 
         const std::string before = contents(stage.memory());
         ShortMemory::is_short = comm.rank() == without;
         if (stage.is_first()) {
-            CHECK_THROWS_AS((void)stage.begin(Tokens{alice, {0}, 16}), std::bad_alloc);
+            CHECK_THROWS_AS((void)stage.begin(BatchBuilder{alice, Position{0}, 16}), std::bad_alloc);
             CHECK(contents(stage.memory()) == before);
             ShortMemory::is_short = false;
             add(stage, alice, 4);
@@ -330,7 +333,7 @@ TEST_CASE("a stage that refuses what the first one accepts refuses for all, if i
         Stage stage{comm, keys(comm, limits), {.asks_always = true}};
         if (stage.is_first()) {
             add(stage, alice, 40);
-            CHECK(stage.begin(Tokens{alice, {40}, 50}).error() == Reason::full);
+            CHECK(stage.begin(BatchBuilder{alice, Position{40}, 50}).error() == Reason::full);
             add(stage, alice, 2);
             stage.end();
         } else {
@@ -368,7 +371,7 @@ TEST_CASE("a sequence goes on from snapshots that every stage has of its own mem
     REQUIRE(snapshot);
     until_end([&] {
         add(stage, alice, 5);
-        CHECK(stage.remove(alice, {8}, to_end));
+        CHECK(stage.remove(alice, Position{8}, to_end));
     });
     REQUIRE(stage.memory().restore(bob, *snapshot));
     until_end([&] { add(stage, bob, 3); });
@@ -404,10 +407,10 @@ TEST_CASE("a pass whose commit fails is dropped, in every stage") {
         CHECK(has(failure_of([&] { (void)pass.commit(); }), words));
         Keys whole = std::move(stage).release();
         CHECK(whole.next(alice) == Position{0});
-        CHECK(whole.begin(Tokens{alice, {0}, 1}).has_value()); // no pass is open
+        CHECK(whole.begin(BatchBuilder{alice, Position{0}, 1}).has_value()); // no pass is open
     };
     if (stage.is_first()) {
-        auto pass = stage.begin(Tokens{alice, {0}, 4}).value();
+        auto pass = stage.begin(BatchBuilder{alice, Position{0}, 4}).value();
         const While all_fail{messages_fail};
         expect_dropped(pass, "pipeline");
     } else {
@@ -422,7 +425,7 @@ TEST_CASE("an altered message is noticed, and its sender named") {
     Stage stage{comm, keys(comm), {.time_limit = 20s}};
     if (stage.is_first()) {
         const While all_alter{messages_alter};
-        { const auto pass = stage.begin(Tokens{alice, {0}, 4}).value(); }
+        { const auto pass = stage.begin(BatchBuilder{alice, Position{0}, 4}).value(); }
     } else if (comm.rank() == 1) {
         for (int i = 0; i < 2; ++i)
             CHECK(failure_of([&] { (void)stage.begin_received(); })
@@ -439,15 +442,19 @@ TEST_CASE("operations of the wrong stage are violations") {
     if (stage.is_first()) {
         CHECK(has(violation_of([&] { (void)stage.begin_received(); }), "expected another one"));
     } else {
-        CHECK(has(violation_of([&] { (void)stage.begin(Tokens{alice, {0}, 1}); }), "begin: this is stage"));
+        CHECK(has(violation_of([&] {
+                      (void)stage.begin(BatchBuilder{alice, Position{0}, 1});
+                  }),
+                  "begin: this is stage"));
         CHECK(has(violation_of([&] { stage.end(); }), "end: this is stage"));
         const std::string text =
             ": this is stage " + std::to_string(comm.rank()) + ", expected the first one, which decides";
-        CHECK(violation_of([&] { (void)stage.copy_prefix(alice, bob, 1); }) == "copy_prefix" + text);
-        CHECK(violation_of([&] { (void)stage.remove(alice, {0}, {1}); }) == "remove" + text);
-        CHECK(violation_of([&] { (void)stage.remove(alice, {0}, {1}, RotateBy{1}); }) == "remove" + text);
-        CHECK(violation_of([&] { (void)stage.schedule(alice, {1}); }) == "schedule" + text);
-        CHECK(violation_of([&] { stage.unschedule(alice, {1}); }) == "unschedule" + text);
+        CHECK(violation_of([&] { (void)stage.copy_prefix(alice, bob, Position{1}); }) == "copy_prefix" + text);
+        CHECK(violation_of([&] { (void)stage.remove(alice, Position{0}, Position{1}); }) == "remove" + text);
+        CHECK(violation_of([&] { (void)stage.remove(alice, Position{0}, Position{1}, RotateBy{1}); })
+              == "remove" + text);
+        CHECK(violation_of([&] { (void)stage.schedule(alice, Position{1}); }) == "schedule" + text);
+        CHECK(violation_of([&] { stage.unschedule(alice, Position{1}); }) == "unschedule" + text);
     }
 }
 
@@ -464,7 +471,7 @@ TEST_CASE("an open pass ends before the next operation, in every stage") {
     Stage stage{comm, keys(comm)};
     if (stage.is_first()) {
         {
-            const auto pass = stage.begin(Tokens{alice, {0}, 1}).value(); // dropped
+            const auto pass = stage.begin(BatchBuilder{alice, Position{0}, 1}).value(); // dropped
             CHECK(has(violation_of([&] { stage.end(); }), "end: a pass is open"));
         }
         stage.end();
@@ -491,20 +498,20 @@ TEST_CASE("stages that lag behind stay the same over random operations") {
             const Position next = stage.next(s);
             switch (draw() % 8) {
             default: {
-                auto pass = stage.begin(Tokens{s, next, n});
+                auto pass = stage.begin(BatchBuilder{s, next, n});
                 if (!pass) continue;
                 fill(*pass, stage.layers());
                 if (n != 3) pass->commit();
                 break;
             }
             case 5:
-                (void)stage.remove(s, {next.value / 2}, {next.value / 2 + n});
+                (void)stage.remove(s, Position{next.value / 2}, Position{next.value / 2 + n});
                 break;
             case 6:
-                (void)stage.copy_prefix(s, {1 - s.value}, next.value - 1 < 0 ? 0 : next.value - 1);
+                (void)stage.copy_prefix(s, Sequence{1 - s.value}, Position{next.value - 1 < 0 ? 0 : next.value - 1});
                 break;
             case 7:
-                (void)stage.remove(s, {std::max(0, next.value - n)}, to_end);
+                (void)stage.remove(s, Position{std::max(0, next.value - n)}, to_end);
             }
         }
         stage.end();
@@ -544,7 +551,7 @@ std::vector<float> embedded(Position first, std::int32_t tokens) {
 TEST_CASE("layers divided over ranks compute what one process computes") {
     Communicator comm{MPI_COMM_WORLD};
     using Cached = Cache<StandardV<float>>;
-    const CacheShape model{7, heads, dim};
+    const CacheShape model{.layers = 7, .kv_heads = heads, .head_dim = dim};
     const CacheLimits limits{.sequences = 1, .capacity = 100, .batch = 16};
     // [stage]
     const Share part = mpi::layers_of(comm.rank(), comm.size(), model.layers());
@@ -565,7 +572,7 @@ TEST_CASE("layers divided over ranks compute what one process computes") {
     if (stage.is_first()) {
         for (const std::int32_t n : batches) { // the next one, while the other stages compute this one
             std::vector<float> x = embedded(stage.next(alice), n);
-            auto pass = *stage.begin(Tokens{alice, stage.next(alice), n});
+            auto pass = *stage.begin(BatchBuilder{alice, stage.next(alice), n});
             compute(pass.local(), part, x);
             send_on(x);
             pass.commit();
@@ -591,7 +598,7 @@ TEST_CASE("layers divided over ranks compute what one process computes") {
     REQUIRE(results.size() == batches.size());
     for (std::size_t i = 0; i < batches.size(); ++i) {
         std::vector<float> x = embedded(whole.next(alice), batches[i]);
-        auto pass = *whole.begin(Tokens{alice, whole.next(alice), batches[i]});
+        auto pass = *whole.begin(BatchBuilder{alice, whole.next(alice), batches[i]});
         compute(pass, {0, model.layers()}, x);
         pass.commit();
         CHECK(x == results[i]);

@@ -41,24 +41,24 @@ void fill(Pass& pass, Share part) {
 
 template <class Memory>
 void remove_some(Memory& memory) {
-    CHECK(memory.remove(alice, {2}, {4}, RotateBy{3}));
-    CHECK(memory.copy_prefix(alice, bob, 8));
-    CHECK(memory.remove(bob, {1}, {2}, RotateBy{0})); // keys stay as they are
-    CHECK(memory.remove(alice, {0}, {3}, RotateBy{1}));
+    CHECK(memory.remove(alice, Position{2}, Position{4}, RotateBy{3}));
+    CHECK(memory.copy_prefix(alice, bob, Position{8}));
+    CHECK(memory.remove(bob, Position{1}, Position{2}, RotateBy{0})); // keys stay as they are
+    CHECK(memory.remove(alice, Position{0}, Position{3}, RotateBy{1}));
 }
 
 } // namespace
 
 TEST_CASE("keys are rotated back by as many positions as the first stage says, in every stage") {
     const mpi::Communicator comm{MPI_COMM_WORLD};
-    const CacheShape model{5, heads, dim};
+    const CacheShape model{.layers = 5, .kv_heads = heads, .head_dim = dim};
     const auto make = [](const CacheShape& shape) {
         return Rotating{shape, {.sequences = 2, .capacity = 32, .batch = 16}, {}, RopeShift<>{rope_frequencies(dim)}};
     };
     const Share part = mpi::layers_of(comm.rank(), comm.size(), model.layers());
     mpi::PipelineStage stage{comm, make(mpi::shape_of_layers(model, part))};
     if (stage.is_first()) {
-        auto pass = stage.begin(Tokens{alice, {0}, tokens}).value();
+        auto pass = stage.begin(BatchBuilder{alice, Position{0}, tokens}).value();
         fill(pass.local(), part);
         pass.commit();
         remove_some(stage);
@@ -71,7 +71,7 @@ TEST_CASE("keys are rotated back by as many positions as the first stage says, i
     }
 
     Rotating alone = make(model);
-    auto pass = alone.begin(Tokens{alice, {0}, tokens}).value();
+    auto pass = alone.begin(BatchBuilder{alice, Position{0}, tokens}).value();
     fill(pass, {0, model.layers()});
     pass.commit();
     remove_some(alone);

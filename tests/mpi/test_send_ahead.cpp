@@ -23,7 +23,7 @@ using numbers::prompt;
 using numbers::Values;
 using transfers::between;
 
-const CacheShape shape{3, 2, 4, 2};
+const CacheShape shape{.layers = 3, .kv_heads = 2, .head_dim = 4, .value_dim = 2};
 
 template <class Window>
 using Numbers = numbers::Cache<Window>;
@@ -68,7 +68,7 @@ void in_chunks(const Values& expected) {
                 numbers::feed(cache, prompt(1, 3 * (first / 8 - 1), {1, 2, 3})); // another sequence
             }
             sending.complete();
-            REQUIRE(cache.remove({0}, {0}, to_end));
+            REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
             const auto sent = sending.wait();
             REQUIRE_MESSAGE(sent, sent.error().message);
             CHECK(cache.statistics().snapshots == 0);
@@ -77,7 +77,7 @@ void in_chunks(const Values& expected) {
             Numbers<Window> cache{shape, limits};
             const auto received = mpi::receive(comm, rank, cache, Sequence{1}).wait();
             REQUIRE_MESSAGE(received, received.error().message);
-            CHECK(cache.next({1}) == Position{24});
+            CHECK(cache.next(Sequence{1}) == Position{24});
             for (int layer = 0; layer < 3; ++layer)
                 CHECK(numbers::values_of(numbers::held(cache, 1, layer)) == expected);
             CHECK(audit(cache).empty());
@@ -114,10 +114,11 @@ TEST_CASE("windows arrive that have more tokens than positions, or fewer") {
             });
     };
     // Ten tokens share the last position, and the window has left the first ones.
-    migrates({.capacity = 64}, 4, prompt(0, 0, ascending(0, 6)) + image(6, ascending(6, 16)), {7}, ascending(3, 16));
+    migrates({.capacity = 64}, 4, prompt(0, 0, ascending(0, 6)) + image(6, ascending(6, 16)), Position{7},
+             ascending(3, 16));
     // Four positions have no token, and the window keeps everything.
-    migrates({.capacity = 64, .positions = Positions::any}, 64, prompt(0, 0, {0}) + prompt(0, 5, ascending(5, 9)), {9},
-             {0, 5, 6, 7, 8});
+    migrates({.capacity = 64, .positions = Positions::any}, 64, prompt(0, 0, {0}) + prompt(0, 5, ascending(5, 9)),
+             Position{9}, {0, 5, 6, 7, 8});
 }
 
 /// Computes twelve tokens of sequence 0 in two passes.
@@ -135,9 +136,11 @@ void compute_twelve(toy::Memory& memory, mpi::SendingAhead<toy::Memory>& sending
 
 TEST_CASE("the members of a hybrid arrive, recurrent states last") {
     const auto make = [] {
-        return toy::Memory{toy::layers, toy::Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
-                           toy::Full{{2, 1, 1}, {.sequences = 2, .capacity = 20, .batch = 8}},
-                           toy::Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .snapshots = 1}}};
+        return toy::Memory{
+            toy::layers,
+            toy::Sliding{{.layers = 4, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
+            toy::Full{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 20, .batch = 8}},
+            toy::Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .snapshots = 1}}};
     };
     between(
         [&](const Communicator& comm, int rank) {
@@ -158,7 +161,7 @@ TEST_CASE("the members of a hybrid arrive, recurrent states last") {
             CHECK(toy::feed(same, toy::text(0, 12, 1, 5)));
             const auto state = [](const toy::Memory& m) {
                 const auto& own = m.member<toy::Recurrent>();
-                return own.view<toy::Hash>(0, own.state({0}))(0);
+                return own.view<toy::Hash>(0, own.state(Sequence{0}))(0);
             };
             CHECK(state(memory) == state(same));
             CHECK(numbers::values(memory.member<toy::Full>(), 0) == numbers::values(same.member<toy::Full>(), 0));
@@ -175,14 +178,14 @@ using Images = Hybrid<Repeat<Layers...>, Self, Cross>;
 
 template <class Memory>
 Memory make_images(int self, int cross) {
-    return Memory{4, Self{{self, 1, 1}, {.sequences = 2, .capacity = 32, .batch = 8}},
-                  Cross{{cross, 1, 1}, {.sequences = 2, .capacity = 16, .batch = 8}}};
+    return Memory{4, Self{{.layers = self, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 32, .batch = 8}},
+                  Cross{{.layers = cross, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 16, .batch = 8}}};
 }
 
 template <class Memory>
 void write_image(Memory& memory, Position at, const Values& rows) {
     auto& cross = memory.template member<Cross>();
-    auto written = cross.write({0}, at, static_cast<std::int32_t>(rows.size())).value();
+    auto written = cross.write(Sequence{0}, at, static_cast<std::int32_t>(rows.size())).value();
     for (int layer = 0; layer < cross.layers(); ++layer) written.put(layer, rows, rows);
     written.commit();
 }
@@ -205,15 +208,15 @@ void with_images(int self, int cross) {
     between(
         [&](const Communicator& comm, int rank) {
             auto memory = make_images<Memory>(self, cross);
-            write_image(memory, {2}, {1, 2, 3});
-            write_image(memory, {2}, {4});
-            write_image(memory, {5}, {5, 6});
-            write_image(memory, {8}, {7}); // behind what is announced
+            write_image(memory, Position{2}, {1, 2, 3});
+            write_image(memory, Position{2}, {4});
+            write_image(memory, Position{5}, {5, 6});
+            write_image(memory, Position{8}, {7}); // behind what is announced
             auto sending = mpi::send_ahead(comm, rank, memory, Sequence{0}, Position{8});
             decode(sending, memory, 0);
             decode(sending, memory, 4);
             sending.complete();
-            REQUIRE(memory.remove({0}, {0}, to_end));
+            REQUIRE(memory.remove(Sequence{0}, Position{0}, to_end));
             const auto sent = sending.wait();
             REQUIRE_MESSAGE(sent, sent.error().message);
         },
@@ -221,7 +224,7 @@ void with_images(int self, int cross) {
             auto memory = make_images<Memory>(self, cross);
             const auto received = mpi::receive(comm, rank, memory, Sequence{1}).wait();
             REQUIRE_MESSAGE(received, received.error().message);
-            CHECK(memory.next({1}) == Position{8});
+            CHECK(memory.next(Sequence{1}) == Position{8});
             // position:word@cell, in all layers
             CHECK(toy::contents(memory.template member<Self>(), 1)
                   == " 0:1@0 1:2@1 2:3@2 3:4@3 4:5@4 5:6@5 6:7@6 7:8@7");
@@ -240,12 +243,12 @@ TEST_CASE("inputs that are written after the announcement cancel the transfer") 
         [&](const Communicator& comm, int rank) {
             auto memory = make_images<Memory>(4, 4);
             auto sending = mpi::send_ahead(comm, rank, memory, Sequence{0}, Position{4});
-            write_image(memory, {2}, {1, 2, 3});
+            write_image(memory, Position{2}, {1, 2, 3});
             decode(sending, memory, 0);
             const auto sent = sending.wait();
             REQUIRE_FALSE(sent);
             CHECK(sent.error() == mpi::MpiReason::cancelled);
-            CHECK(memory.template member<Cross>().tokens({0}) == 3);
+            CHECK(memory.template member<Cross>().tokens(Sequence{0}) == 3);
         },
         [&](const Communicator& comm, int rank) {
             auto memory = make_images<Memory>(4, 4);

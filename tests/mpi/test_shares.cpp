@@ -78,14 +78,14 @@ TEST_CASE("ranks differ by one head or one layer at most") {
 }
 
 TEST_CASE("a rank's shape has its heads, or its layers") {
-    const CacheShape model{{{8, 4, 4}, {2, 4, 0}, {8, 4, 4, 0}, {8, 4, 4}, {8, 4, 4, 3}}};
+    const CacheShape model{.each_layer = {{8, 4, 4}, {2, 4, 0}, {8, 4, 4, 0}, {8, 4, 4}, {8, 4, 4, 3}}};
     const CacheShape heads = mpi::shape_of_heads(model, 2, 3);
-    CHECK(heads.layers() == 5);
+    CHECK(heads.layers == 5);
     CHECK(heads[0].kv_heads == 2);
     CHECK(heads[1].kv_heads == 1);
     CHECK(heads[2].shares_layer == 0);
     const CacheShape layers = mpi::shape_of_layers(model, {3, 2});
-    CHECK(layers.layers() == 2);
+    CHECK(layers.layers == 2);
     CHECK(layers[0].shares_layer == -1);
     CHECK(layers[1].shares_layer == 0);
     CHECK(violation_of([&] {

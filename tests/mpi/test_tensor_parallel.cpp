@@ -83,12 +83,12 @@ std::vector<float> gathered(const Communicator& comm, const std::vector<float>& 
 void compare(int kv_heads, int query_heads) {
     CAPTURE(kv_heads);
     Communicator comm{MPI_COMM_WORLD};
-    const CacheShape model{layers, kv_heads, dim};
+    const CacheShape model{.layers = layers, .kv_heads = kv_heads, .head_dim = dim};
     Keys whole = cache(model);
     LockstepMemory divided{comm, cache(mpi::shape_of_heads(model, comm.rank(), comm.size()))};
     const HeadShare own = mpi::heads_of(comm.rank(), comm.size(), kv_heads, query_heads);
     mpi::SharedBatch shared{8};
-    const auto step = [&](const Tokens& tokens) {
+    const auto step = [&](const BatchBuilder& tokens) {
         if (comm.rank() == 0) shared.assign(tokens);
         REQUIRE(mpi::broadcast(comm, shared, 0));
         const std::vector<float> expected = attended(whole, tokens, {{0, kv_heads}, {0, query_heads}, {}});
@@ -99,13 +99,13 @@ void compare(int kv_heads, int query_heads) {
         for (std::size_t i = 0; i < found.size(); ++i) most = std::max(most, std::abs(found[i] - expected[i]));
         CHECK(most < 1e-6F);
     };
-    step({{0}, {0}, 20});
-    step(Tokens{{1}, {0}, 5}.add({0}, {20}, 12));
-    for (int i = 0; i < 4; ++i) step(Tokens{{0}, {32 + i}}.add({1}, {5 + i}));
+    step({Sequence{0}, Position{0}, 20});
+    step(BatchBuilder{Sequence{1}, Position{0}, 5}.add(Sequence{0}, Position{20}, 12));
+    for (int i = 0; i < 4; ++i) step(BatchBuilder{Sequence{0}, Position{32 + i}}.add(Sequence{1}, Position{5 + i}));
     const auto both = [&](auto operation) { REQUIRE((operation(whole) && operation(divided))); };
-    both([](auto& m) { return m.copy_prefix({0}, {1}, 30).has_value(); });
-    both([](auto& m) { return m.remove({0}, {25}, {28}).has_value(); });
-    for (int i = 0; i < 3; ++i) step(Tokens{{0}, {33 + i}}.add({1}, {30 + i}));
+    both([](auto& m) { return m.copy_prefix(Sequence{0}, Sequence{1}, Position{30}).has_value(); });
+    both([](auto& m) { return m.remove(Sequence{0}, Position{25}, Position{28}).has_value(); });
+    for (int i = 0; i < 3; ++i) step(BatchBuilder{Sequence{0}, Position{33 + i}}.add(Sequence{1}, Position{30 + i}));
     CHECK(divided.compare());
 }
 

@@ -43,7 +43,7 @@ using numbers::values;
 using numbers::Values;
 using transfers::between;
 
-const CacheShape shape{3, 2, 4, 2};
+const CacheShape shape{.layers = 3, .kv_heads = 2, .head_dim = 4, .value_dim = 2};
 const CacheLimits limits{.sequences = 3, .capacity = 40, .batch = 16};
 
 template <class M = numbers::Cache<>>
@@ -103,16 +103,16 @@ TEST_CASE("rows arrive in every layout, element type, capacity, placement and ba
 TEST_CASE("units and scales of any storage format arrive as they are, and another format is refused") {
     using cellar_test::BlocksOf32;
     using cellar_test::ScaledHeads;
-    const CacheShape blocks{2, 2, 64};
+    const CacheShape blocks{.layers = 2, .kv_heads = 2, .head_dim = 64};
     const auto fill = [](auto& cache) {
         std::vector<float> rows(5 * 2 * 64);
         for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i % 97) - 40;
-        auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 5}).value();
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 5}).value();
         for (const int layer : {0, 1}) pass.put(layer, rows, rows);
         pass.commit();
     };
     const auto rows_of = [](auto& cache) {
-        const auto snapshot = cache.snapshot({0}).value();
+        const auto snapshot = cache.snapshot(Sequence{0}).value();
         detail::StoredSnapshot stored;
         cache.save(snapshot, "", stored);
         std::vector<std::vector<std::byte>> rows;
@@ -149,12 +149,12 @@ TEST_CASE("sending a sequence ends no schedule") {
     between(
         [&](const Communicator& comm, int rank) {
             Windowed cache{shape, limits};
-            REQUIRE(cache.schedule({0}, {5}));
+            REQUIRE(cache.schedule(Sequence{0}, Position{5}));
             numbers::feed(cache, prompt(0, 0, {1, 2, 3, 4, 5}));
             REQUIRE(mpi::send(comm, rank, cache, Sequence{0}).wait());
             REQUIRE(mpi::send_ahead(comm, rank, cache, Sequence{0}, Position{5}).wait());
             numbers::feed(cache, prompt(0, 5, {6, 7, 8, 9}));
-            CHECK(cache.can_resume({0}, {5}));
+            CHECK(cache.can_resume(Sequence{0}, Position{5}));
         },
         [&](const Communicator& comm, int rank) {
             Windowed cache{shape, limits};
@@ -166,7 +166,7 @@ TEST_CASE("rows pass through memory of a backend that the host cannot reach") {
     using Device = Cache<StandardV<half>, FullCausal, DisabledShift, cellar_test::WorkerBackend>;
     const auto read = [](Device& cache, Sequence s) {
         auto snapshot = cache.snapshot(s).value();
-        cache.page_out(snapshot);
+        cache.offload(snapshot);
         Cache<StandardV<half>> host{shape, limits};
         return std::pair{snapshot.tokens(), snapshot.bytes()};
     };
@@ -189,13 +189,13 @@ TEST_CASE("rows pass through memory of a backend that the host cannot reach") {
                 cache.fence();
             }
             REQUIRE(mpi::send(comm, rank, cache, Sequence{0}).wait());
-            CHECK(read(cache, {0}).first == 3);
+            CHECK(read(cache, Sequence{0}).first == 3);
             // And back again, to a cache of floats on the host.
             Cache<StandardV<float>> back{shape, limits};
             REQUIRE(mpi::receive(comm, rank, back, Sequence{2}).wait());
             auto pass = back.reserve(1);
             std::vector<float> found;
-            back.visit_cells({2}, [&](Position, Cell cell, int n) {
+            back.visit_cells(Sequence{2}, [&](Position, Cell cell, int n) {
                 for (int c = cell; c < cell + n; ++c)
                     for (int h = 0; h < 2; ++h)
                         for (int d = 0; d < 4; ++d) found.push_back(pass.keys(2)(c, h, d));
@@ -206,35 +206,35 @@ TEST_CASE("rows pass through memory of a backend that the host cannot reach") {
         [&](const Communicator& comm, int rank) {
             Device cache{shape, limits};
             REQUIRE(mpi::receive(comm, rank, cache, Sequence{1}).wait());
-            CHECK(cache.tokens({1}) == 3);
+            CHECK(cache.tokens(Sequence{1}) == 3);
             REQUIRE(mpi::send(comm, rank, cache, Sequence{1}).wait());
         });
 }
 
-TEST_CASE("a snapshot arrives paged out, whether it was in place or paged out") {
-    for (const bool is_paged_out : {false, true})
+TEST_CASE("a snapshot arrives offloaded, whether it was in place or offloaded") {
+    for (const bool is_offloaded : {false, true})
         between(
             [&](const Communicator& comm, int rank) {
                 auto cache = filled();
-                auto snapshot = cache.snapshot({0}, {2}, {7}).value();
-                if (is_paged_out) cache.page_out(snapshot);
+                auto snapshot = cache.snapshot(Sequence{0}, Position{2}, Position{7}).value();
+                if (is_offloaded) cache.offload(snapshot);
                 REQUIRE(mpi::send(comm, rank, cache, snapshot).wait());
-                CHECK(snapshot.is_paged_out() == is_paged_out);
+                CHECK(snapshot.is_offloaded() == is_offloaded);
             },
             [&](const Communicator& comm, int rank) {
                 auto cache = filled();
                 auto snapshot = mpi::receive(comm, rank, cache).wait().value();
-                CHECK(snapshot.is_paged_out());
+                CHECK(snapshot.is_offloaded());
                 CHECK(snapshot.from() == Position{2});
                 CHECK(snapshot.to() == Position{7});
-                REQUIRE(cache.restore({0}, {2}));
-                REQUIRE(cache.restore({0}, snapshot));
+                REQUIRE(cache.restore(Sequence{0}, Position{2}));
+                REQUIRE(cache.restore(Sequence{0}, snapshot));
                 CHECK(values(cache, 0) == Values{1, 2, 3, 4, 5, 6, 7});
             });
 }
 
 TEST_CASE("a transfer of many blocks arrives, and nothing that is written meanwhile does") {
-    const CacheShape wide{2, 8, 64, 64};
+    const CacheShape wide{.layers = 2, .kv_heads = 8, .head_dim = 64, .value_dim = 64};
     const CacheLimits large{.sequences = 2, .capacity = 4096, .batch = 512};
     const auto fed = [&](auto& cache, int s, int tokens) {
         for (int first = 0; first < tokens; first += 512) {
@@ -249,7 +249,7 @@ TEST_CASE("a transfer of many blocks arrives, and nothing that is written meanwh
             fed(cache, 0, 4096);
             auto sending = mpi::send(comm, rank, cache, Sequence{0});
             for (int i = 0; i < 4; ++i) static_cast<void>(sending.progress());
-            REQUIRE(cache.remove({0}, {0}, to_end));
+            REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
             fed(cache, 1, 512); // in other cells: the transfer owns those of sequence 0
             for (int i = 0; i < 4; ++i) static_cast<void>(sending.progress());
             cache.defragment();
@@ -261,8 +261,8 @@ TEST_CASE("a transfer of many blocks arrives, and nothing that is written meanwh
             fed(cache, 1, 512);
             auto receiving = mpi::receive(comm, rank, cache, Sequence{0});
             while (cache.statistics().free == cache.cells() - 512) static_cast<void>(receiving.progress());
-            CHECK(cache.tokens({0}) == 0); // until everything is there
-            REQUIRE(cache.remove({1}, {0}, to_end));
+            CHECK(cache.tokens(Sequence{0}) == 0); // until everything is there
+            REQUIRE(cache.remove(Sequence{1}, Position{0}, to_end));
             cache.defragment();
             numbers::feed(cache, prompt(1, 0, {1, 2, 3}));
             REQUIRE(receiving.wait());
@@ -294,7 +294,7 @@ void in_blocks(const CacheShape& one_layer, std::int32_t tokens, std::int64_t bl
     between(
         [&](const Communicator& comm, int rank) {
             Floats cache{one_layer, enough};
-            auto pass = cache.begin(Tokens{{0}, {0}, tokens}).value();
+            auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, tokens}).value();
             pass.put(0, keys, all_values);
             pass.commit();
             longest_message = 0;
@@ -309,7 +309,7 @@ void in_blocks(const CacheShape& one_layer, std::int32_t tokens, std::int64_t bl
             const auto pass = cache.reserve(1);
             const auto same = [&](const auto& view, const Values& expected, int dim) {
                 bool all = true;
-                cache.visit_cells({0}, [&](Position p, Cell cell, std::int32_t count) {
+                cache.visit_cells(Sequence{0}, [&](Position p, Cell cell, std::int32_t count) {
                     auto next = expected.begin() + std::ptrdiff_t{p.value} * layer.kv_heads * dim;
                     for (Cell c = cell; c < cell + count; ++c)
                         for (int head = 0; head < layer.kv_heads; ++head)
@@ -317,7 +317,7 @@ void in_blocks(const CacheShape& one_layer, std::int32_t tokens, std::int64_t bl
                 });
                 return all;
             };
-            CHECK(cache.tokens({0}) == tokens);
+            CHECK(cache.tokens(Sequence{0}) == tokens);
             CHECK(same(pass.keys(0), keys, layer.key_dim));
             CHECK(same(pass.values(0), all_values, layer.value_dim));
         });
@@ -328,12 +328,13 @@ void in_blocks(const CacheShape& one_layer, std::int32_t tokens, std::int64_t bl
 TEST_CASE("rows arrive in blocks of any size, and where a row is longer than a block") {
     constexpr int head = 64;
     constexpr int mebibyte = 1 << 20;
-    const CacheShape narrow{1, 8, 64, 32}; // keys of 2 KiB
+    const CacheShape narrow{.layers = 1, .kv_heads = 8, .head_dim = 64, .value_dim = 32}; // keys of 2 KiB
     in_blocks(narrow, 2000, mebibyte, mebibyte + head);
     in_blocks(narrow, 2000, mebibyte + 1023, mebibyte + head); // whole rows only
     in_blocks(narrow, 2000, 3 * mebibyte, 3 * mebibyte + head);
     in_blocks(narrow, 2000, 8 * mebibyte, 2000 * 2048 + head); // more than there is
-    in_blocks({1, 2, 3 << 16, 1 << 16}, 3, mebibyte, 3 * mebibyte / 2 + head);
+    in_blocks({.layers = 1, .kv_heads = 2, .head_dim = 3 << 16, .value_dim = 1 << 16}, 3, mebibyte,
+              3 * mebibyte / 2 + head);
 }
 
 TEST_CASE("a sequence without tokens takes the place of one that has some") {
@@ -345,7 +346,7 @@ TEST_CASE("a sequence without tokens takes the place of one that has some") {
         [&](const Communicator& comm, int rank) {
             auto cache = filled();
             REQUIRE(mpi::receive(comm, rank, cache, Sequence{0}).wait());
-            CHECK(cache.tokens({0}) == 0);
+            CHECK(cache.tokens(Sequence{0}) == 0);
             CHECK(values(cache, 1) == Values{9, 9, 9});
         });
 }
@@ -364,7 +365,7 @@ TEST_CASE("windows move with their sequence") {
         [&](const Communicator& comm, int rank) {
             Sliding cache{shape, {.sequences = 1, .capacity = 64, .batch = 8}};
             REQUIRE(mpi::receive(comm, rank, cache, Sequence{0}).wait());
-            CHECK(cache.next({0}) == Position{30});
+            CHECK(cache.next(Sequence{0}) == Position{30});
             auto pass = numbers::begin(cache, prompt(0, 30, {30}));
             REQUIRE(pass);
             numbers::put(*pass, cache.shape(), prompt(0, 30, {30}));
@@ -374,9 +375,11 @@ TEST_CASE("windows move with their sequence") {
 
 TEST_CASE("all members of a hybrid move, its recurrent states included") {
     const auto make = [](int capacity) {
-        return toy::Memory{toy::layers, toy::Sliding{{4, 1, 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
-                           toy::Full{{2, 1, 1}, {.sequences = 2, .capacity = capacity, .batch = 8}},
-                           toy::Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .snapshots = 1}}};
+        return toy::Memory{
+            toy::layers,
+            toy::Sliding{{.layers = 4, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 100, .batch = 8}},
+            toy::Full{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = capacity, .batch = 8}},
+            toy::Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 8, .snapshots = 1}}};
     };
     const auto fed = [](toy::Memory memory) {
         REQUIRE(toy::feed(memory, toy::text(0, 0, 8)));
@@ -395,7 +398,7 @@ TEST_CASE("all members of a hybrid move, its recurrent states included") {
             REQUIRE(toy::feed(memory, toy::text(1, 0, 2, 40)));
             const auto received = mpi::receive(comm, rank, memory, Sequence{1}).wait();
             REQUIRE_MESSAGE(received, received.error().message);
-            CHECK(memory.next({1}) == Position{11});
+            CHECK(memory.next(Sequence{1}) == Position{11});
             CHECK(numbers::values(memory.member<toy::Full>(), 1) == numbers::values(same.member<toy::Full>(), 0));
             auto pass = memory.begin(toy::batch_of(toy::text(1, 11, 1, 12))).value();
             auto expected = same.begin(toy::batch_of(toy::text(0, 11, 1, 12))).value();
@@ -424,10 +427,10 @@ TEST_CASE("the inputs of an encoder move") {
     between(
         [&](const Communicator& comm, int rank) {
             EncoderMemory<StandardV<float>> memory{shape, few};
-            write(memory, {0}, {3}, {1, 2, 3});
-            write(memory, {1}, {0}, {8});
-            write(memory, {0}, {5}, {4, 5});
-            auto snapshot = memory.snapshot({0}, {0}, {9}).value();
+            write(memory, Sequence{0}, Position{3}, {1, 2, 3});
+            write(memory, Sequence{1}, Position{0}, {8});
+            write(memory, Sequence{0}, Position{5}, {4, 5});
+            auto snapshot = memory.snapshot(Sequence{0}, Position{0}, Position{9}).value();
             REQUIRE(mpi::send(comm, rank, memory, snapshot).wait());
         },
         [&](const Communicator& comm, int rank) {

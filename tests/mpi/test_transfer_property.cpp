@@ -28,7 +28,7 @@ using mpi::Communicator;
 using numbers::Values;
 
 constexpr int sequences = 3;
-const CacheShape shape{2, 2, 4, 2};
+const CacheShape shape{.layers = 2, .kv_heads = 2, .head_dim = 4, .value_dim = 2};
 
 struct Random {
     std::mt19937 engine;
@@ -40,11 +40,11 @@ template <class Memory>
 Values in_order(Memory& cache, int s) {
     const auto all_cells = cache.reserve(1);
     Values found;
-    for (int layer = 0; layer < shape.layers(); ++layer) {
+    for (int layer = 0; layer < shape.layers; ++layer) {
         const auto keys = all_cells.keys(layer);
         const auto values = all_cells.values(layer);
         std::size_t i = 0;
-        cache.visit_cells({s}, [&](Position, Cell cell, std::int32_t count) {
+        cache.visit_cells(Sequence{s}, [&](Position, Cell cell, std::int32_t count) {
             for (int c = cell; c < cell + count; ++c, ++i) {
                 const auto x = static_cast<float>(keys(c, 0, 0));
                 if (layer == 0) found.push_back(x);
@@ -147,7 +147,7 @@ private:
         const int s = random_(0, sequences - 1);
         Values& list = held(rank, s);
         const int from = random_(0, static_cast<int>(list.size()));
-        if (is_own(rank)) REQUIRE(cache_.remove({s}, {from}, to_end));
+        if (is_own(rank)) REQUIRE(cache_.remove(Sequence{s}, Position{from}, to_end));
         list.resize(static_cast<std::size_t>(from));
     }
 
@@ -155,7 +155,7 @@ private:
         const int rank = random_(0, comm_.size() - 1);
         const int from = random_(0, sequences - 1);
         const int to = random_(0, sequences - 1);
-        if (is_own(rank)) REQUIRE(cache_.copy_prefix({from}, {to}, 1000));
+        if (is_own(rank)) REQUIRE(cache_.copy_prefix(Sequence{from}, Sequence{to}, Position{1000}));
         held(rank, to) = held(rank, from);
     }
 

@@ -71,7 +71,7 @@ struct Snapshot {
     int from = 0;
     int to = 0;
     bool is_window = false;    ///< something below `to` had been forgotten
-    bool is_paged_out = false; ///< its tokens are copies, outside the cells
+    bool is_offloaded = false; ///< its tokens are copies, outside the cells
 };
 
 struct Setup {
@@ -114,7 +114,7 @@ public:
         for (const auto& tokens : sequences_)
             for (const auto& [position, token] : tokens) ++owners[token];
         for (const Snapshot& snapshot : snapshots_) {
-            if (snapshot.is_paged_out) continue;
+            if (snapshot.is_offloaded) continue;
             for (const auto& [position, token] : snapshot.tokens) ++owners[token];
         }
         return owners;
@@ -248,7 +248,7 @@ public:
         for (const auto& [position, token] : tokens(sequence))
             if (position < snapshot.from) joined.emplace(position, token);
         for (const auto& [position, token] : snapshot.tokens)
-            if (position < to) joined.emplace(position, snapshot.is_paged_out ? copy_of(token) : token);
+            if (position < to) joined.emplace(position, snapshot.is_offloaded ? copy_of(token) : token);
         if (!setup_.is_encoder && !has_all_visible(joined, to)) return Reason::cannot_resume;
         std::set<TokenRef> distinct;
         for (const auto& [position, token] : joined)
@@ -262,16 +262,16 @@ public:
         return std::nullopt;
     }
 
-    void page_out(std::size_t index) {
+    void offload(std::size_t index) {
         Snapshot& snapshot = snapshots_.at(index);
-        if (snapshot.is_paged_out) return;
+        if (snapshot.is_offloaded) return;
         for (auto& [position, token] : snapshot.tokens) token = copy_of(token);
-        snapshot.is_paged_out = true;
+        snapshot.is_offloaded = true;
     }
 
-    std::optional<Reason> page_in(std::size_t index) {
+    std::optional<Reason> reload(std::size_t index) {
         Model next = *this;
-        next.snapshots_.at(index).is_paged_out = false;
+        next.snapshots_.at(index).is_offloaded = false;
         if (next.used() > cells()) return Reason::full;
         *this = std::move(next);
         return std::nullopt;
@@ -281,7 +281,7 @@ public:
     std::optional<Reason> split(std::size_t index, int at) {
         Snapshot& head = snapshots_.at(index);
         if (head.is_window) return Reason::cannot_split;
-        Snapshot tail{.tokens = {}, .from = at, .to = head.to, .is_paged_out = head.is_paged_out};
+        Snapshot tail{.tokens = {}, .from = at, .to = head.to, .is_offloaded = head.is_offloaded};
         for (const auto& [position, token] : head.tokens)
             if (position >= at) tail.tokens.emplace(position, token);
         std::erase_if(head.tokens, [at](const auto& held) { return held.first >= at; });
@@ -310,7 +310,7 @@ public:
                 for (const auto& [position, token] : c.tokens)
                     if (own == token) return Reason::cannot_share;
             for (const auto& [position, token] : c.tokens)
-                p.tokens.emplace(position, p.is_paged_out ? copy_of(token) : token);
+                p.tokens.emplace(position, p.is_offloaded ? copy_of(token) : token);
             p.to = c.to;
         }
         next.release(child);

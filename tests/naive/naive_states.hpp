@@ -60,7 +60,7 @@ enum class StateReason {
 struct StateSnapshot {
     int to = 0;
     StateRef state = nullptr;  ///< null at position 0
-    bool is_paged_out = false; ///< the state is a copy of its own
+    bool is_offloaded = false; ///< the state is a copy of its own
 };
 
 /// What a recurrent memory must keep, in the simplest form. There are no slots: every state is a value of its own, and
@@ -91,7 +91,7 @@ public:
         for (const Sequence& sequence : kept_)
             for (const auto& [p, kept] : sequence) all.insert(kept.state);
         for (const StateSnapshot& snapshot : snapshots_)
-            if (snapshot.to != 0 && !snapshot.is_paged_out) all.insert(snapshot.state);
+            if (snapshot.to != 0 && !snapshot.is_offloaded) all.insert(snapshot.state);
         return static_cast<int>(all.size());
     }
 
@@ -206,24 +206,24 @@ public:
         const StateSnapshot& snapshot = snapshots_.at(index);
         if (to != snapshot.to) return StateReason::cannot_rewind;
         own(s).clear();
-        if (to != 0) own(s)[to] = {snapshot.is_paged_out ? copy_of(snapshot.state) : snapshot.state, false};
+        if (to != 0) own(s)[to] = {snapshot.is_offloaded ? copy_of(snapshot.state) : snapshot.state, false};
         scheduled_[static_cast<std::size_t>(s)].clear();
         return std::nullopt;
     }
-    void page_out(std::size_t index) {
+    void offload(std::size_t index) {
         StateSnapshot& snapshot = snapshots_.at(index);
-        if (!snapshot.is_paged_out && snapshot.to != 0) snapshot.state = copy_of(snapshot.state);
-        snapshot.is_paged_out = true;
+        if (!snapshot.is_offloaded && snapshot.to != 0) snapshot.state = copy_of(snapshot.state);
+        snapshot.is_offloaded = true;
     }
-    std::optional<StateReason> page_in(std::size_t index) {
-        if (!snapshots_.at(index).is_paged_out) return std::nullopt;
+    std::optional<StateReason> reload(std::size_t index) {
+        if (!snapshots_.at(index).is_offloaded) return std::nullopt;
         if (in_place() == setup_.snapshots) return StateReason::too_many_snapshots;
-        snapshots_.at(index).is_paged_out = false;
+        snapshots_.at(index).is_offloaded = false;
         return std::nullopt;
     }
     int in_place() const {
         return static_cast<int>(
-            std::count_if(snapshots_.begin(), snapshots_.end(), [](const auto& s) { return !s.is_paged_out; }));
+            std::count_if(snapshots_.begin(), snapshots_.end(), [](const auto& s) { return !s.is_offloaded; }));
     }
     /// The child, which does not end before the parent, takes its place, and is the parent's from then on.
     bool can_merge(std::size_t parent, std::size_t child) const {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "reader.hpp"
-#include <cellar/base/page_to.hpp>
+#include <cellar/base/offload_to.hpp>
 #include <cellar/window/sliding_window.hpp>
 
 #include <algorithm>
@@ -15,7 +15,8 @@
 #include <utility>
 #include <vector>
 
-// A memory and a prefix tree that do what the real ones say, as simply as possible: no tree, but a list of what is kept.
+// A memory and a prefix tree that do what the real ones say, as simply as possible: no tree, but a list of what is
+// kept.
 
 namespace prefix_test::naive {
 
@@ -30,8 +31,8 @@ struct Kind {
     int full_cells = 0;
     int snapshots = 0;
     int rollback = 0;
-    std::int64_t paged_bytes = 0;
-    cellar::PageTo page_to = cellar::PageTo::host; ///< makes no difference here
+    std::int64_t offloaded_bytes = 0;
+    cellar::OffloadTo offload_to = cellar::OffloadTo::host; ///< makes no difference here
     int state_bytes = 0;
 
     static constexpr int cell_bytes[2] = {32, 16};
@@ -61,7 +62,7 @@ struct Entry {
     std::uint64_t used = 0;
     int pins = 0;
     bool held = false; ///< while it is restored
-    bool paged = false;
+    bool offloaded = false;
 
     int end() const { return static_cast<int>(tokens.size()); }
     int begin() const { return std::max(from[window], from[full]); }
@@ -82,16 +83,16 @@ public:
 
     const List& tokens(int s) const { return line(s).tokens; }
     int evictions() const { return evictions_; }
-    int page_outs() const { return page_outs_; }
-    int page_ins() const { return page_ins_; }
-    std::int64_t bytes(bool paged) const {
+    int offloads() const { return offloads_; }
+    int reloads() const { return reloads_; }
+    std::int64_t bytes(bool offloaded) const {
         std::int64_t sum = 0;
-        for (const Entry& e : entries_) sum += e.paged == paged ? bytes_of(e) : 0;
+        for (const Entry& e : entries_) sum += e.offloaded == offloaded ? bytes_of(e) : 0;
         return sum;
     }
-    int snapshots(bool paged) const {
+    int snapshots(bool offloaded) const {
         return static_cast<int>(
-            std::count_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.paged == paged; }));
+            std::count_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.offloaded == offloaded; }));
     }
     int snapshots() const { return static_cast<int>(entries_.size()); }
     const std::list<Entry>& entries() const { return entries_; }
@@ -101,7 +102,7 @@ public:
         for (const Line& l : lines_)
             for (const auto& [position, cell] : l.holds.cells[m]) used.insert(cell);
         for (const Entry& e : entries_)
-            if (!e.paged)
+            if (!e.offloaded)
                 for (const auto& [position, cell] : e.holds.cells[m]) used.insert(cell);
         return static_cast<int>(used.size());
     }
@@ -158,8 +159,9 @@ public:
                 l.holds.states.insert(p + 1);
             }
             std::erase_if(l.holds.states, [&](int p) { return p < end - kind_.rollback; });
-            std::erase_if(l.holds.cells[window],
-                          [&](const auto& at) { return at.first < window_.oldest_kept({end - 1}).value; });
+            std::erase_if(l.holds.cells[window], [&](const auto& at) {
+                return at.first < window_.oldest_kept(cellar::Position{end - 1}).value;
+            });
             l.tokens = first(end, tokens);
         }
         return true;
@@ -202,14 +204,15 @@ private:
         while (true) {
             Entry* const least = least_used([&](const Entry& e) {
                 const bool helps = refused.reason == Reason::too_many_snapshots || frees(e, refused.member);
-                return helps && !e.paged && is_free(e) && !is_needed(e, false) && std::ranges::count(failed, &e) == 0;
+                return helps && !e.offloaded && is_free(e) && !is_needed(e, false)
+                       && std::ranges::count(failed, &e) == 0;
             });
             if (least == nullptr) return false;
-            if (page_out(*least)) return true;
+            if (offload(*least)) return true;
             while (is_needed(*least, true)) {
-                Entry* const paged = least_paged();
-                if (paged == nullptr) break;
-                give_up(*paged);
+                Entry* const offloaded = least_offloaded();
+                if (offloaded == nullptr) break;
+                give_up(*offloaded);
             }
             if (!is_needed(*least, true)) {
                 give_up(*least);
@@ -219,26 +222,26 @@ private:
         }
     }
 
-    bool page_out(Entry& entry) {
-        if (bytes_of(entry) > kind_.paged_bytes) return false;
-        while (bytes(true) + bytes_of(entry) > kind_.paged_bytes) {
-            Entry* const paged = least_paged();
-            if (paged == nullptr || paged->used > entry.used) return false;
-            give_up(*paged);
+    bool offload(Entry& entry) {
+        if (bytes_of(entry) > kind_.offloaded_bytes) return false;
+        while (bytes(true) + bytes_of(entry) > kind_.offloaded_bytes) {
+            Entry* const offloaded = least_offloaded();
+            if (offloaded == nullptr || offloaded->used > entry.used) return false;
+            give_up(*offloaded);
         }
-        entry.paged = true;
-        ++page_outs_;
+        entry.offloaded = true;
+        ++offloads_;
         return true;
     }
 
     // If there is room.
-    void page_in(Entry& entry) {
+    void reload(Entry& entry) {
         while (const std::optional<Refused> refused = lacks_room(entry))
             if (!make_room(*refused)) return;
         for (const Member m : {window, full})
             for (auto& [position, cell] : entry.holds.cells[m]) cell = next_cell_++;
-        entry.paged = false;
-        ++page_ins_;
+        entry.offloaded = false;
+        ++reloads_;
     }
     std::optional<Refused> lacks_room(const Entry& e) const {
         const auto count = [&](Member m) { return static_cast<int>(e.holds.cells[m].size()); };
@@ -259,9 +262,9 @@ private:
             if (of_use(e) && (least == nullptr || e.used < least->used)) least = &e;
         return least;
     }
-    Entry* least_paged() {
+    Entry* least_offloaded() {
         return least_used(
-            [&](const Entry& e) { return e.paged && is_free(e) && !is_needed(e, true) && !is_needed(e, false); });
+            [&](const Entry& e) { return e.offloaded && is_free(e) && !is_needed(e, true) && !is_needed(e, false); });
     }
     static bool is_free(const Entry& e) { return e.pins == 0 && !e.held; }
 
@@ -331,7 +334,7 @@ private:
     bool can_restore(const Entry& e, int n) const {
         if (n < e.begin() || e.end() < n || (kind_.states && n != e.end())) return false;
         if (!kind_.window) return true;
-        for (int p = std::max(window_.oldest_visible({n}).value, e.from[window]); p < n; ++p)
+        for (int p = std::max(window_.oldest_visible(cellar::Position{n}).value, e.from[window]); p < n; ++p)
             if (!e.holds.cells[window].contains(p)) return false;
         return true;
     }
@@ -346,7 +349,7 @@ private:
         bool done = true;
         for (Entry* e : chain) {
             const int to = e == &last ? n : e->end();
-            if (e->paged && to == e->end()) page_in(*e);
+            if (e->offloaded && to == e->end()) reload(*e);
             done = restore_one(s, *e, to);
             if (!done) break;
             length = to;
@@ -355,14 +358,14 @@ private:
         return done;
     }
 
-    // A copy of what is paged out.
+    // A copy of what is offloaded.
     bool restore_one(int s, const Entry& e, int n) {
         Line& l = line(s);
         const auto kept = [&](Member m) {
             return static_cast<int>(
                 std::ranges::count_if(e.holds.cells[m], [&](const auto& at) { return at.first < n; }));
         };
-        while (e.paged) {
+        while (e.offloaded) {
             const Holding before = l.holds; // the cells that s gives up count as free
             for (const Member m : {window, full})
                 std::erase_if(l.holds.cells[m], [&](const auto& at) { return at.first >= e.from[m]; });
@@ -374,7 +377,7 @@ private:
         for (const Member m : {window, full}) {
             std::erase_if(l.holds.cells[m], [&](const auto& at) { return at.first >= e.from[m]; });
             for (const auto& [position, cell] : e.holds.cells[m])
-                if (position < n) l.holds.cells[m][position] = e.paged ? next_cell_++ : cell;
+                if (position < n) l.holds.cells[m][position] = e.offloaded ? next_cell_++ : cell;
         }
         l.holds.states = {n};
         return true;
@@ -384,23 +387,23 @@ private:
         for (Entry* e = &entry; e != nullptr; e = base(*e)) e->used = ++clock_;
     }
 
-    // By snapshots that are paged out, or in place.
-    bool is_needed(const Entry& entry, bool paged) const {
+    // By snapshots that are offloaded, or in place.
+    bool is_needed(const Entry& entry, bool offloaded) const {
         return std::any_of(entries_.begin(), entries_.end(), [&](const Entry& e) {
-            return e.paged == paged && e.begin() == entry.end() && is_prefix(entry, e.tokens, e.salt);
+            return e.offloaded == offloaded && e.begin() == entry.end() && is_prefix(entry, e.tokens, e.salt);
         });
     }
 
-    // s has the tokens: where it remembers what is paged out, that comes back.
+    // s has the tokens: where it remembers what is offloaded, that comes back.
     void refresh(int s, const List& tokens, std::uint64_t salt) {
         for (Entry* e = above(tokens, static_cast<int>(tokens.size()) + 1, salt); e != nullptr; e = base(*e)) {
-            if (!e->paged) continue;
+            if (!e->offloaded) continue;
             Entry again;
             const int from = e->begin();
             if (snapshot(s, from, e->tokens, salt, 0, again) || again.begin() != from) return;
             e->holds = again.holds;
-            e->paged = false;
-            ++page_ins_;
+            e->offloaded = false;
+            ++reloads_;
         }
     }
 
@@ -410,7 +413,7 @@ private:
         for (const Line& l : lines_)
             for (const auto& [position, cell] : l.holds.cells[m]) others.insert(cell);
         for (const Entry& e : entries_)
-            if (&e != &entry && !e.paged)
+            if (&e != &entry && !e.offloaded)
                 for (const auto& [position, cell] : e.holds.cells[m]) others.insert(cell);
         return std::any_of(entry.holds.cells[m].begin(), entry.holds.cells[m].end(),
                            [&](const auto& at) { return !others.contains(at.second); });
@@ -430,9 +433,9 @@ private:
         const int end = static_cast<int>(tokens.size());
         entry = {.salt = salt, .tokens = tokens};
         if (kind_.window) {
-            entry.whole = window_.oldest_kept({end - 1}).value > 0;
+            entry.whole = window_.oldest_kept(cellar::Position{end - 1}).value > 0;
             entry.from[window] = entry.whole ? 0 : from;
-            for (int p = window_.oldest_visible({end}).value; p < end; ++p)
+            for (int p = window_.oldest_visible(cellar::Position{end}).value; p < end; ++p)
                 if (!own.cells[window].contains(p)) return Reason::cannot_resume;
         }
         if (kind_.full) entry.from[full] = from;
@@ -498,13 +501,13 @@ private:
         return std::nullopt;
     }
 
-    // What s remembers of the first part is better than what is paged out.
+    // What s remembers of the first part is better than what is offloaded.
     void divide(int s, Entry& lower, int n, Entry* upper) {
         Entry head = lower;
         head.tokens = first(n, lower.tokens);
         head.pins = 0;
         Entry own;
-        if (lower.paged && !snapshot(s, end_of(upper), head.tokens, lower.salt, 0, own)) head = own;
+        if (lower.offloaded && !snapshot(s, end_of(upper), head.tokens, lower.salt, 0, own)) head = own;
         for (const Member m : {window, full}) {
             std::erase_if(head.holds.cells[m], [&](const auto& at) { return at.first >= n; });
             std::erase_if(lower.holds.cells[m], [&](const auto& at) { return at.first < n; });
@@ -521,8 +524,8 @@ private:
     std::uint64_t clock_ = 0;
     int next_cell_ = 0;
     int evictions_ = 0;
-    int page_outs_ = 0;
-    int page_ins_ = 0;
+    int offloads_ = 0;
+    int reloads_ = 0;
 };
 
 } // namespace prefix_test::naive

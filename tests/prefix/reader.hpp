@@ -43,7 +43,7 @@ inline List first(int count, const List& list) {
 /// false if one was refused.
 template <class M, class Begin>
 bool compute(M& memory, Begin begin, int s, const List& list) {
-    for (std::size_t at = static_cast<std::size_t>(memory.next({s}).value); at < list.size(); at += 8) {
+    for (std::size_t at = static_cast<std::size_t>(memory.next(Sequence{s}).value); at < list.size(); at += 8) {
         toy::Text text;
         for (std::size_t i = at; i < std::min(at + 8, list.size()); ++i)
             text.push_back({s, static_cast<int>(i), list[i]});
@@ -57,19 +57,19 @@ bool compute(M& memory, Begin begin, int s, const List& list) {
 template <class M>
 bool compute(M& memory, int s, const List& list) {
     return compute(
-        memory, [&](const cellar::Tokens& batch) { return memory.begin(batch); }, s, list);
+        memory, [&](const cellar::BatchBuilder& batch) { return memory.begin(batch); }, s, list);
 }
 template <class M>
 bool compute(PrefixTree<M>& tree, int s, const List& list) {
     return compute(
-        tree.memory(), [&](const cellar::Tokens& batch) { return tree.begin(batch); }, s, list);
+        tree.memory(), [&](const cellar::BatchBuilder& batch) { return tree.begin(batch); }, s, list);
 }
 
 /// Commits, in an empty sequence s, three tokens, four at position 3, and four behind them: eleven tokens at eight
 /// positions.
 template <class M>
 void compute_image(M& memory, int s) {
-    const auto commit = [&](const cellar::Tokens& batch) {
+    const auto commit = [&](const cellar::BatchBuilder& batch) {
         auto pass = memory.begin(batch).value();
         const std::vector<float> rows(static_cast<std::size_t>(batch.size()), 1.0F);
         for (int layer = 0; layer < memory.layers(); ++layer)
@@ -78,29 +78,29 @@ void compute_image(M& memory, int s) {
             });
         pass.commit();
     };
-    commit(cellar::Tokens{{s}, {0}, 3}.add_at({s}, {3}, 4));
-    commit(cellar::Tokens{{s}, {4}, 4});
+    commit(cellar::BatchBuilder{Sequence{s}, Position{0}, 3}.add_at(Sequence{s}, Position{3}, 4));
+    commit(cellar::BatchBuilder{Sequence{s}, Position{4}, 4});
 }
 
 /// What a sequence lacks of these tokens, or has of others; empty if it has them.
 template <class M>
 std::string lacks(M& memory, int s, const List& list) {
     const auto end = static_cast<std::int32_t>(list.size());
-    if (memory.next({s}) != Position{end}) return "ends at " + std::to_string(memory.next({s}).value);
-    if (!memory.can_resume({s}, {end})) return "cannot resume";
+    if (memory.next(Sequence{s}) != Position{end}) return "ends at " + std::to_string(memory.next(Sequence{s}).value);
+    if (!memory.can_resume(Sequence{s}, Position{end})) return "cannot resume";
     if constexpr (requires { memory.template member<toy::Full>(); }) {
         std::string wrong = lacks(memory.template member<toy::Full>(), s, list)
                             + lacks(memory.template member<toy::Sliding>(), s, list);
         if constexpr (std::is_same_v<M, toy::Memory>) wrong += lacks(memory.template member<toy::Recurrent>(), s, list);
         return wrong;
-    } else if constexpr (requires { memory.kept({s}); }) {
+    } else if constexpr (requires { memory.kept(Sequence{s}); }) {
         if (end == 0) return "";
-        const auto value = static_cast<int>(memory.template view<toy::Hash>(0, memory.state({s}))(0));
+        const auto value = static_cast<int>(memory.template view<toy::Hash>(0, memory.state(Sequence{s}))(0));
         return value == toy::folded({list.begin(), list.end()}) ? "" : "the state is of other tokens";
     } else {
         std::string wrong;
         auto pass = memory.reserve(1);
-        memory.visit_cells({s}, [&](Position p, cellar::Cell cell, int count) {
+        memory.visit_cells(Sequence{s}, [&](Position p, cellar::Cell cell, int count) {
             for (int i = 0; i < count; ++i)
                 if (static_cast<std::int32_t>(pass.keys(0)(cell + i, 0, 0))
                     != list[static_cast<std::size_t>(p.value + i)])
@@ -113,17 +113,17 @@ std::string lacks(M& memory, int s, const List& list) {
 /// s computes these tokens as a server would: what the tree has, is not computed again. Then they are inserted.
 template <class M>
 PrefixMatch serve(PrefixTree<M>& tree, int s, const List& list, std::uint64_t salt = 0) {
-    const PrefixMatch match = tree.attach({s}, list, salt);
+    const PrefixMatch match = tree.attach(Sequence{s}, list, salt);
     CHECK(lacks(tree.memory(), s, first(match.length, list)) == "");
     CHECK(compute(tree, s, list));
     CHECK(lacks(tree.memory(), s, list) == "");
-    CHECK(tree.insert({s}, list, salt));
+    CHECK(tree.insert(Sequence{s}, list, salt));
     CHECK(audit(tree) == "");
     return match;
 }
 template <class M>
 void leave(PrefixTree<M>& tree, int s) {
-    CHECK(tree.memory().remove({s}, {0}, cellar::to_end));
+    CHECK(tree.memory().remove(Sequence{s}, Position{0}, cellar::to_end));
 }
 
 /// A memory that counts what is restored.
@@ -137,11 +137,11 @@ struct Counting : toy::Full {
 };
 
 inline toy::Full full(std::int32_t cells, std::int32_t sequences = 4) {
-    return toy::Full{{2, 1, 1}, {.sequences = sequences, .cells = cells, .batch = 8}};
+    return toy::Full{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = sequences, .cells = cells, .batch = 8}};
 }
 /// A token sees four, and two more than that are kept.
 inline toy::Sliding sliding(std::int32_t cells = 100, std::int32_t retention = 6) {
-    return toy::Sliding{{4, 1, 1},
+    return toy::Sliding{{.layers = 4, .kv_heads = 1, .head_dim = 1},
                         {.sequences = 4, .capacity = 100, .cells = cells, .batch = 8},
                         cellar::SlidingWindow<4>{{.retention = retention}}};
 }

@@ -27,14 +27,14 @@ TEST_CASE("a window is attached where it is complete") {
     PrefixTree tree{memory};
     serve(tree, 0, question); // the tree has positions 19 to 24
     CHECK(tree.match(question + List{1}) == PrefixMatch{25, 25});
-    CHECK(tree.attach({1}, question + List{1}) == PrefixMatch{25, 25});
+    CHECK(tree.attach(Sequence{1}, question + List{1}) == PrefixMatch{25, 25});
     CHECK(lacks(memory, 1, question) == "");
     CHECK(tree.match(first(24, question)) == PrefixMatch{24, 24});
-    CHECK(tree.attach({2}, first(23, question) + List{1}) == PrefixMatch{23, 23});
+    CHECK(tree.attach(Sequence{2}, first(23, question) + List{1}) == PrefixMatch{23, 23});
     CHECK(lacks(memory, 2, first(23, question)) == "");
     CHECK(tree.match(other_question) == PrefixMatch{0, 20}); // needs position 16
-    CHECK(tree.attach({3}, other_question) == PrefixMatch{0, 20});
-    CHECK(memory.next({3}) == Position{0});
+    CHECK(tree.attach(Sequence{3}, other_question) == PrefixMatch{0, 20});
+    CHECK(memory.next(Sequence{3}) == Position{0});
 }
 
 TEST_CASE("a window that has forgotten nothing is attached anywhere, and divided") {
@@ -43,8 +43,8 @@ TEST_CASE("a window that has forgotten nothing is attached anywhere, and divided
     serve(tree, 0, numbers(0, 6));
     CHECK(serve(tree, 1, numbers(0, 3) + numbers(50, 10)).length == 3);
     CHECK(tree.statistics().snapshots == 3);
-    CHECK(tree.attach({2}, numbers(0, 6)).length == 6);
-    CHECK(tree.attach({3}, numbers(0, 3)).length == 3);
+    CHECK(tree.attach(Sequence{2}, numbers(0, 6)).length == 6);
+    CHECK(tree.attach(Sequence{3}, numbers(0, 3)).length == 3);
     CHECK(lacks(memory, 2, numbers(0, 6)) == "");
 }
 
@@ -52,16 +52,17 @@ TEST_CASE("what a window has forgotten is not inserted, and not divided") {
     toy::Sliding memory = sliding();
     PrefixTree tree{memory};
     REQUIRE(compute(memory, 0, numbers(0, 9))); // the memory keeps positions 3 to 8
-    CHECK(tree.insert({0}, numbers(0, 5)).error() == Refusal{.reason = Reason::cannot_resume, .sequence = {0}});
+    CHECK(tree.insert(Sequence{0}, numbers(0, 5)).error()
+          == Refusal{.reason = Reason::cannot_resume, .sequence = Sequence{0}});
     CHECK(tree.statistics().nodes == 0);
     REQUIRE(compute(memory, 1, numbers(0, 8)));
-    REQUIRE(tree.insert({1}, numbers(0, 6))); // positions 2 to 5 are enough to go on from 6
+    REQUIRE(tree.insert(Sequence{1}, numbers(0, 6))); // positions 2 to 5 are enough to go on from 6
     CHECK(tree.match(numbers(0, 6)) == PrefixMatch{6, 6});
     CHECK(tree.match(numbers(0, 5)) == PrefixMatch{5, 5});
     CHECK(tree.match(numbers(0, 4)) == PrefixMatch{0, 4});
     CHECK(serve(tree, 2, numbers(0, 4) + List{9}).length == 0); // keeps its own at 4, where they part
     CHECK(tree.match(numbers(0, 4)) == PrefixMatch{4, 4});
-    CHECK(tree.attach({3}, numbers(0, 6)) == PrefixMatch{6, 6});
+    CHECK(tree.attach(Sequence{3}, numbers(0, 6)) == PrefixMatch{6, 6});
     CHECK(lacks(memory, 3, numbers(0, 6)) == "");
 }
 
@@ -70,12 +71,12 @@ TEST_CASE("a scheduled prefix of a hybrid is inserted, though its window has pas
     PrefixTree tree{memory};
     serve(tree, 0, numbers(0, 12));
     const List list = numbers(0, 6) + numbers(50, 20);
-    REQUIRE(memory.schedule({1}, {18}));
+    REQUIRE(memory.schedule(Sequence{1}, Position{18}));
     REQUIRE(compute(memory, 1, list));
-    REQUIRE(tree.insert({1}, first(18, list)));
+    REQUIRE(tree.insert(Sequence{1}, first(18, list)));
     CHECK(audit(tree) == "");
-    CHECK_FALSE(memory.can_resume({1}, {18})); // the schedule has ended
-    CHECK(tree.attach({2}, list) == PrefixMatch{18, 18});
+    CHECK_FALSE(memory.can_resume(Sequence{1}, Position{18})); // the schedule has ended
+    CHECK(tree.attach(Sequence{2}, list) == PrefixMatch{18, 18});
     CHECK(lacks(memory, 2, first(18, list)) == "");
 }
 
@@ -85,10 +86,10 @@ TEST_CASE("a recurrent state is attached at exactly its position") {
     serve(tree, 0, question);
     CHECK(tree.match(question + List{1}) == PrefixMatch{25, 25});
     CHECK(serve(tree, 1, question + List{1}) == PrefixMatch{25, 25});
-    CHECK(tree.attach({2}, first(24, question)) == PrefixMatch{0, 24});
-    CHECK(tree.attach({2}, other_question) == PrefixMatch{0, 20});
+    CHECK(tree.attach(Sequence{2}, first(24, question)) == PrefixMatch{0, 24});
+    CHECK(tree.attach(Sequence{2}, other_question) == PrefixMatch{0, 20});
     REQUIRE(compute(memory, 2, prompt));
-    REQUIRE(tree.insert({2}, prompt));
+    REQUIRE(tree.insert(Sequence{2}, prompt));
     CHECK(audit(tree) == "");
     CHECK(serve(tree, 3, other_question) == PrefixMatch{20, 20});
 }
@@ -117,21 +118,21 @@ TEST_CASE("a point where lists part gets a snapshot when it is inserted") {
     CHECK(tree.statistics().nodes == 3);
     CHECK(serve(tree, 3, third_question) == PrefixMatch{20, 20});
     leave(tree, 0);
-    CHECK(tree.attach({0}, other_question) == PrefixMatch{27, 27});
+    CHECK(tree.attach(Sequence{0}, other_question) == PrefixMatch{27, 27});
 }
 
 TEST_CASE("a hybrid is attached at the deepest point that all members can restore") {
     toy::Memory memory = hybrid(10);
     PrefixTree tree{memory};
     REQUIRE(compute(memory, 0, prompt));
-    REQUIRE(tree.insert({0}, prompt));
+    REQUIRE(tree.insert(Sequence{0}, prompt));
     serve(tree, 1, question);
     CHECK(tree.match(first(24, question)) == PrefixMatch{20, 24});
-    CHECK(tree.attach({2}, first(24, question)) == PrefixMatch{20, 24});
+    CHECK(tree.attach(Sequence{2}, first(24, question)) == PrefixMatch{20, 24});
     CHECK(lacks(memory, 2, prompt) == "");
     CHECK(serve(tree, 3, other_question) == PrefixMatch{20, 20});
     leave(tree, 2);
-    CHECK(tree.attach({2}, question) == PrefixMatch{25, 25});
+    CHECK(tree.attach(Sequence{2}, question) == PrefixMatch{25, 25});
     CHECK(lacks(memory, 2, question) == "");
     CHECK(audit(memory.member<toy::Full>()) == "");
 }
@@ -147,7 +148,7 @@ TEST_CASE("the snapshots of a chat follow one another, and each owns only what i
     }
     CHECK(memory.member<toy::Full>().statistics().free == 10);
     CHECK(memory.member<toy::Full>().statistics().shared == 0);
-    CHECK(tree.attach({3}, chat) == PrefixMatch{50, 50});
+    CHECK(tree.attach(Sequence{3}, chat) == PrefixMatch{50, 50});
     CHECK(lacks(memory, 3, chat) == "");
 }
 
@@ -161,9 +162,9 @@ TEST_CASE("a hybrid that has forgotten nothing is attached anywhere, and divided
     CHECK(memory.member<toy::Sliding>().statistics().free == 100 - 25 - 7);
     CHECK(serve(tree, 2, first(10, prompt)) == PrefixMatch{10, 10});
     for (int s = 0; s < 3; ++s) leave(tree, s);
-    CHECK(tree.attach({0}, question) == PrefixMatch{25, 25});
+    CHECK(tree.attach(Sequence{0}, question) == PrefixMatch{25, 25});
     CHECK(lacks(memory, 0, question) == "");
-    CHECK(tree.attach({1}, other_question) == PrefixMatch{27, 27});
+    CHECK(tree.attach(Sequence{1}, other_question) == PrefixMatch{27, 27});
     CHECK(lacks(memory, 1, other_question) == "");
 }
 
@@ -174,7 +175,7 @@ TEST_CASE("a hybrid with a window that has moved on is not divided") {
     CHECK(serve(tree, 1, other_question) == PrefixMatch{0, 20}); // the window lacks what it needs there
     CHECK(tree.statistics().snapshots == 2);
     for (int s = 0; s < 2; ++s) leave(tree, s);
-    CHECK(tree.attach({0}, question) == PrefixMatch{25, 25});
+    CHECK(tree.attach(Sequence{0}, question) == PrefixMatch{25, 25});
     CHECK(lacks(memory, 0, question) == "");
 }
 
@@ -188,9 +189,9 @@ TEST_CASE("a hybrid that cannot be divided keeps both branches whole") {
     CHECK(serve(tree, 2, prompt) == PrefixMatch{0, 20}); // the point where they part
     CHECK(serve(tree, 3, question + List{1}) == PrefixMatch{25, 25});
     for (int s = 0; s < 4; ++s) leave(tree, s);
-    CHECK(tree.attach({0}, other_question) == PrefixMatch{27, 27});
+    CHECK(tree.attach(Sequence{0}, other_question) == PrefixMatch{27, 27});
     CHECK(lacks(memory, 0, other_question) == "");
-    CHECK(tree.attach({1}, third_question) == PrefixMatch{20, 20});
+    CHECK(tree.attach(Sequence{1}, third_question) == PrefixMatch{20, 20});
     CHECK(lacks(memory, 1, prompt) == "");
 }
 
@@ -227,14 +228,14 @@ TEST_CASE("a restoration that is refused or fails is a shorter prefix, or none")
     PrefixTree tree{memory};
     for (const int length : {10, 15, 20}) {
         REQUIRE(compute(memory, 0, first(length, prompt)));
-        REQUIRE(tree.insert({0}, first(length, prompt)));
+        REQUIRE(tree.insert(Sequence{0}, first(length, prompt)));
     }
     const auto attached = [&](int refusals, int failures) {
         memory.refusals = refusals;
         memory.failures = failures;
         leave(tree, 1);
-        const PrefixMatch match = tree.attach({1}, prompt);
-        CHECK(memory.next({1}) == Position{match.length});
+        const PrefixMatch match = tree.attach(Sequence{1}, prompt);
+        CHECK(memory.next(Sequence{1}) == Position{match.length});
         CHECK(match.verified == 20);
         CHECK(audit(tree) == "");
         return match.length;
@@ -252,12 +253,12 @@ TEST_CASE("a snapshot that the memory refuses leaves the tree as it was") {
     toy::Recurrent memory = recurrent(10);
     PrefixTree tree{memory};
     REQUIRE(compute(memory, 0, question));
-    CHECK(tree.insert({0}, prompt).error() == Reason::cannot_rewind); // its state is further on
+    CHECK(tree.insert(Sequence{0}, prompt).error() == Reason::cannot_rewind); // its state is further on
     CHECK(tree.statistics().nodes == 0);
-    REQUIRE(tree.insert({0}, question));
-    CHECK(tree.insert({0}, prompt).error() == Reason::cannot_rewind);
-    CHECK(tree.insert({0}, prompt + numbers(300, 2)).error() == Reason::cannot_rewind);
-    CHECK(tree.insert({0}, prompt, 5).error() == Reason::cannot_rewind);
+    REQUIRE(tree.insert(Sequence{0}, question));
+    CHECK(tree.insert(Sequence{0}, prompt).error() == Reason::cannot_rewind);
+    CHECK(tree.insert(Sequence{0}, prompt + numbers(300, 2)).error() == Reason::cannot_rewind);
+    CHECK(tree.insert(Sequence{0}, prompt, 5).error() == Reason::cannot_rewind);
     CHECK(tree.statistics().nodes == 1);
     CHECK(tree.statistics().evictions == 0);
     CHECK(audit(tree) == "");
@@ -269,7 +270,7 @@ TEST_CASE("where there are too many snapshots, the least useful one makes room")
     serve(tree, 0, question);
     serve(tree, 1, numbers(0, 9));
     leave(tree, 0);
-    CHECK(tree.attach({0}, question).length == 25); // used later than the other one
+    CHECK(tree.attach(Sequence{0}, question).length == 25); // used later than the other one
     CHECK(serve(tree, 2, numbers(50, 9)).length == 0);
     CHECK(tree.statistics().evictions == 1);
     CHECK(tree.match(question).length == 25);
@@ -277,7 +278,7 @@ TEST_CASE("where there are too many snapshots, the least useful one makes room")
     const PrefixPin one = tree.pin(question);
     const PrefixPin two = tree.pin(numbers(50, 9));
     REQUIRE(compute(memory, 3, numbers(0, 9)));
-    CHECK(tree.insert({3}, numbers(0, 9)).error() == Reason::too_many_snapshots);
+    CHECK(tree.insert(Sequence{3}, numbers(0, 9)).error() == Reason::too_many_snapshots);
     CHECK(tree.statistics().snapshots == 2);
     CHECK(audit(tree) == "");
 }
@@ -326,68 +327,70 @@ TEST_CASE("each member of a hybrid that has cells finds tokens that share a posi
     Attention both = attention(100, 6, 100);
     PrefixTree tree{both};
     compute_image(both, 0);
-    CHECK(violation_of([&] { (void)tree.insert({0}, numbers(0, 8)); }) == several);
+    CHECK(violation_of([&] { (void)tree.insert(Sequence{0}, numbers(0, 8)); }) == several);
     toy::Sliding window = sliding();
     PrefixTree of_window{window};
     compute_image(window, 0);
-    CHECK(violation_of([&] { (void)of_window.insert({0}, numbers(0, 8)); }) == several);
+    CHECK(violation_of([&] { (void)of_window.insert(Sequence{0}, numbers(0, 8)); }) == several);
 }
 
 TEST_CASE("the inputs of an encoder may share positions") {
     using Inputs = EncoderMemory<StandardV<float>>;
     Hybrid<Every<2, toy::Full, Inputs>, toy::Full, Inputs> memory{
-        2, toy::Full{{1, 1, 1}, {.sequences = 2, .capacity = 40, .batch = 40}},
-        Inputs{{1, 1, 1}, {.sequences = 2, .capacity = 40, .batch = 40}}};
+        2, toy::Full{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 40, .batch = 40}},
+        Inputs{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 40, .batch = 40}}};
     PrefixTree tree{memory};
-    auto input = memory.member<Inputs>().write({0}, {3}, 5).value();
+    auto input = memory.member<Inputs>().write(Sequence{0}, Position{3}, 5).value();
     input.mark_put(0);
     input.commit();
-    auto pass = memory.begin(Tokens{{0}, {0}, 20}).value();
+    auto pass = memory.begin(BatchBuilder{Sequence{0}, Position{0}, 20}).value();
     pass.visit(1, [](auto& one, int own) {
         if constexpr (requires { one.mark_put(own); }) one.mark_put(own);
     });
     pass.commit();
-    CHECK(tree.insert({0}, prompt));
-    CHECK(tree.attach({1}, question).length == 20);
-    CHECK(memory.member<Inputs>().tokens({1}) == 5);
+    CHECK(tree.insert(Sequence{0}, prompt));
+    CHECK(tree.attach(Sequence{1}, question).length == 20);
+    CHECK(memory.member<Inputs>().tokens(Sequence{1}) == 5);
 }
 
 TEST_CASE("a prefix has no inputs of another user that wait behind it") {
     using Inputs = EncoderMemory<StandardV<float>>;
     const CacheLimits limits{.sequences = 3, .capacity = 40, .batch = 40};
-    Hybrid<Repeat<toy::Full>, toy::Full, Inputs> memory{1, toy::Full{{1, 1, 1}, limits}, Inputs{{1, 1, 1}, limits}};
+    Hybrid<Repeat<toy::Full>, toy::Full, Inputs> memory{1,
+                                                        toy::Full{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits},
+                                                        Inputs{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits}};
     PrefixTree tree{memory};
     const auto write = [&](int s, int p) {
-        auto input = memory.member<Inputs>().write({s}, {p}, 5).value();
+        auto input = memory.member<Inputs>().write(Sequence{s}, Position{p}, 5).value();
         input.mark_put(0);
         input.commit();
     };
     const auto feed = [&](int s, std::int32_t n) {
-        auto pass = memory.begin(Tokens{{s}, memory.next({s}), n}).value();
+        auto pass = memory.begin(BatchBuilder{Sequence{s}, memory.next(Sequence{s}), n}).value();
         pass.visit(0, [](auto& one, int own) { one.mark_put(own); });
         pass.commit();
     };
     write(0, 3);
     feed(0, 20);
     write(0, 20);
-    CHECK(tree.insert({0}, prompt)); // appends
-    CHECK(tree.attach({1}, question).length == 20);
-    CHECK(memory.member<Inputs>().range({1}) == PositionRange{{3}, {3}});
+    CHECK(tree.insert(Sequence{0}, prompt)); // appends
+    CHECK(tree.attach(Sequence{1}, question).length == 20);
+    CHECK(memory.member<Inputs>().range(Sequence{1}) == PositionRange{Position{3}, Position{3}});
 
     feed(1, 5);
     write(1, 25);
-    CHECK(tree.insert({1}, question));
-    CHECK(tree.attach({2}, other_question).length == 20);
+    CHECK(tree.insert(Sequence{1}, question));
+    CHECK(tree.attach(Sequence{2}, other_question).length == 20);
     feed(2, 7);
     write(2, 27);
-    CHECK(tree.insert({2}, other_question)); // forks
-    REQUIRE(memory.remove({0}, {0}, to_end));
-    CHECK(tree.attach({0}, other_question).length == 27);
-    CHECK(memory.member<Inputs>().range({0}) == PositionRange{{3}, {3}});
-    REQUIRE(memory.remove({0}, {0}, to_end));
-    CHECK(tree.insert({2}, first(23, other_question))); // divides
-    CHECK(tree.attach({0}, question).length == 25);
-    CHECK(memory.member<Inputs>().range({0}) == PositionRange{{3}, {3}});
+    CHECK(tree.insert(Sequence{2}, other_question)); // forks
+    REQUIRE(memory.remove(Sequence{0}, Position{0}, to_end));
+    CHECK(tree.attach(Sequence{0}, other_question).length == 27);
+    CHECK(memory.member<Inputs>().range(Sequence{0}) == PositionRange{Position{3}, Position{3}});
+    REQUIRE(memory.remove(Sequence{0}, Position{0}, to_end));
+    CHECK(tree.insert(Sequence{2}, first(23, other_question))); // divides
+    CHECK(tree.attach(Sequence{0}, question).length == 25);
+    CHECK(memory.member<Inputs>().range(Sequence{0}) == PositionRange{Position{3}, Position{3}});
 }
 
 } // namespace test_kinds

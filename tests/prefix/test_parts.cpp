@@ -142,7 +142,7 @@ TEST_CASE("the queues yield the least useful node, and among equals the one that
         node.last_used = random() % 1000;
     };
     Evictable outside;
-    outside.is_paged_out = true;
+    outside.is_offloaded = true;
     for (Evictable& node : nodes) {
         node.queues = &queues;
         draw(node);
@@ -154,13 +154,13 @@ TEST_CASE("the queues yield the least useful node, and among equals the one that
             draw(node);
             EvictionQueues::update(node);
         } else if (random() % 2 == 0) {
-            node.paged_dependents == 0 ? EvictionQueues::hold_for(outside, node)
-                                       : EvictionQueues::release_for(outside, node);
+            node.offloaded_dependents == 0 ? EvictionQueues::hold_for(outside, node)
+                                           : EvictionQueues::release_for(outside, node);
         } else {
             node.holds == 0 ? EvictionQueues::hold(node) : EvictionQueues::release(node);
         }
-        REQUIRE(queues.in_place.contains(node) == (node.holds == 0 && node.paged_dependents == 0));
-        REQUIRE(queues.needed.contains(node) == (node.holds == 0 && node.paged_dependents > 0));
+        REQUIRE(queues.in_place.contains(node) == (node.holds == 0 && node.offloaded_dependents == 0));
+        REQUIRE(queues.needed.contains(node) == (node.holds == 0 && node.offloaded_dependents > 0));
         REQUIRE(queues.in_place.is_ordered());
         REQUIRE(queues.needed.is_ordered());
         const auto rank = [](const Evictable& n) { return std::pair{n.usefulness, n.last_used}; };

@@ -26,9 +26,9 @@ List topic(int n) {
 template <class M>
 void insert(PrefixTree<M>& tree, const std::vector<List>& lists) {
     for (const List& list : lists) {
-        CHECK(tree.attach({0}, list).length < static_cast<std::int32_t>(list.size()));
+        CHECK(tree.attach(Sequence{0}, list).length < static_cast<std::int32_t>(list.size()));
         REQUIRE(compute(tree, 0, list));
-        REQUIRE(tree.insert({0}, list));
+        REQUIRE(tree.insert(Sequence{0}, list));
         leave(tree, 0);
         REQUIRE(audit(tree) == "");
     }
@@ -56,7 +56,7 @@ TEST_CASE("a full memory evicts what was not used for the longest time") {
     PrefixTree tree{memory};
     insert(tree, {topic(0), topic(1), topic(2), topic(3)});
     CHECK(memory.statistics().free == 0);
-    CHECK(tree.attach({1}, topic(0)).length == 10); // used, and not in use any more
+    CHECK(tree.attach(Sequence{1}, topic(0)).length == 10); // used, and not in use any more
     leave(tree, 1);
     REQUIRE(compute(tree, 2, topic(7)));
     CHECK(topics_in(tree, 4) == std::vector{0, 2, 3});
@@ -73,9 +73,9 @@ TEST_CASE("begin refuses when nothing is left to evict") {
     insert(tree, {topic(0)});
     REQUIRE(compute(tree, 1, topic(1) + topic(2)));
     CHECK(tree.statistics().snapshots == 0);
-    CHECK(tree.begin(Tokens{{1}, {20}}).error() == Reason::full);
-    CHECK(tree.begin(Tokens{{2}, {3}}).error() == Reason::not_next);
-    CHECK(tree.begin(Tokens{{2}, {0}, 9}).error() == Reason::batch_too_long);
+    CHECK(tree.begin(BatchBuilder{Sequence{1}, Position{20}}).error() == Reason::full);
+    CHECK(tree.begin(BatchBuilder{Sequence{2}, Position{3}}).error() == Reason::not_next);
+    CHECK(tree.begin(BatchBuilder{Sequence{2}, Position{0}, 9}).error() == Reason::batch_too_long);
     CHECK(audit(tree) == "");
 }
 
@@ -83,8 +83,8 @@ TEST_CASE("other refusals of begin evict nothing") {
     toy::Full memory = full(20);
     PrefixTree tree{memory};
     insert(tree, {topic(0), topic(1)});
-    CHECK(tree.begin(Tokens{{2}, {3}}).error() == Reason::not_next);
-    CHECK(tree.begin(Tokens{{2}, {0}, 9}).error() == Reason::batch_too_long);
+    CHECK(tree.begin(BatchBuilder{Sequence{2}, Position{3}}).error() == Reason::not_next);
+    CHECK(tree.begin(BatchBuilder{Sequence{2}, Position{0}, 9}).error() == Reason::batch_too_long);
     CHECK(tree.statistics().evictions == 0);
 }
 
@@ -92,18 +92,19 @@ TEST_CASE("a prefix that sequences have too is not evicted, because that would f
     toy::Full memory = full(30);
     PrefixTree tree{memory};
     insert(tree, {topic(0), topic(1)});
-    CHECK(tree.attach({1}, topic(0)).length == 10);
+    CHECK(tree.attach(Sequence{1}, topic(0)).length == 10);
     REQUIRE(compute(tree, 2, topic(5) + topic(6)));
     CHECK(topics_in(tree, 2) == std::vector{0}); // though it is the one that was used earlier
-    CHECK(tree.begin(Tokens{{2}, {20}}).error() == Reason::full);
+    CHECK(tree.begin(BatchBuilder{Sequence{2}, Position{20}}).error() == Reason::full);
     CHECK(topics_in(tree, 2) == std::vector{0});
     leave(tree, 1);
-    CHECK(tree.begin(Tokens{{2}, {20}}));
+    CHECK(tree.begin(BatchBuilder{Sequence{2}, Position{20}}));
     CHECK(topics_in(tree, 2).empty());
 }
 
 TEST_CASE("a prefix of a memory that does not say what it takes is a byte, and is evicted if room is lacking") {
-    Silent memory{CacheShape{2, 1, 1}, CacheLimits{.sequences = 4, .cells = 30, .batch = 8}};
+    Silent memory{CacheShape{.layers = 2, .kv_heads = 1, .head_dim = 1},
+                  CacheLimits{.sequences = 4, .cells = 30, .batch = 8}};
     PrefixTree tree{memory};
     insert(tree, {topic(0), topic(1), topic(2)});
     CHECK(tree.statistics().in_place_bytes == 3);
@@ -120,7 +121,7 @@ TEST_CASE("a hybrid with a hybrid as its member makes room where a member of tha
     };
     using Inner = Hybrid<Repeat<First, Second>, First, Second>;
     using Outer = Hybrid<LayerList<toy::Sliding, toy::Full, Times<2, Inner>>, toy::Sliding, toy::Full, Inner>;
-    const CacheShape one{1, 1, 1};
+    const CacheShape one{.layers = 1, .kv_heads = 1, .head_dim = 1};
     const CacheLimits roomy{.sequences = 2, .cells = 64, .batch = 8};
     const CacheLimits small{.sequences = 2, .cells = 8, .batch = 8};
     for (const bool first : {false, true}) {
@@ -128,47 +129,48 @@ TEST_CASE("a hybrid with a hybrid as its member makes room where a member of tha
                      Inner{2, First{one, first ? small : roomy}, Second{one, first ? roomy : small}}};
         PrefixTree tree{memory};
         {
-            auto pass = tree.begin(Tokens{Sequence{0}, {0}, 8}).value();
+            auto pass = tree.begin(BatchBuilder{Sequence{0}, Position{0}, 8}).value();
             pass.of<toy::Sliding>().mark_put(0);
             pass.of<toy::Full>().mark_put(0);
             for (const int layer : {0, 1})
                 pass.of<Inner>().visit(layer, [](auto& of_member, int l) { of_member.mark_put(l); });
             pass.commit();
         }
-        REQUIRE(tree.insert({0}, numbers(0, 8)));
-        REQUIRE(memory.remove({0}, {0}, to_end));
-        CHECK(tree.begin(Tokens{Sequence{1}, {0}, 4}).has_value());
+        REQUIRE(tree.insert(Sequence{0}, numbers(0, 8)));
+        REQUIRE(memory.remove(Sequence{0}, Position{0}, to_end));
+        CHECK(tree.begin(BatchBuilder{Sequence{1}, Position{0}, 4}).has_value());
         CHECK(tree.statistics().nodes == 0);
     }
 }
 
 TEST_CASE("a prefix that comes back in place leaves the schedules of the sequence") {
-    for (const bool is_paged_out : {false, true}) {
-        toy::Sliding memory{{1, 1, 1}, {.sequences = 3, .cells = 40, .batch = 40}};
-        PrefixTree tree{memory, {.paged_bytes = 100000}};
+    for (const bool is_offloaded : {false, true}) {
+        toy::Sliding memory{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 3, .cells = 40, .batch = 40}};
+        PrefixTree tree{memory, {.offloaded_bytes = 100000}};
         REQUIRE(compute(tree, 0, numbers(0, 10)));
-        REQUIRE(tree.insert({0}, numbers(0, 10)));
+        REQUIRE(tree.insert(Sequence{0}, numbers(0, 10)));
         leave(tree, 0);
-        if (is_paged_out) REQUIRE(tree.begin(Tokens{Sequence{2}, {0}, 40}).has_value()); // needs all cells
-        CHECK((tree.statistics().paged_out > 0) == is_paged_out);
-        REQUIRE(memory.schedule({1}, {10}));
+        if (is_offloaded)
+            REQUIRE(tree.begin(BatchBuilder{Sequence{2}, Position{0}, 40}).has_value()); // needs all cells
+        CHECK((tree.statistics().offloaded > 0) == is_offloaded);
+        REQUIRE(memory.schedule(Sequence{1}, Position{10}));
         REQUIRE(compute(tree, 1, numbers(0, 20)));
-        REQUIRE(tree.insert({1}, numbers(0, 20)));
-        CHECK(tree.statistics().paged_out == 0);
-        CHECK(memory.snapshot({1}, {0}, {10}).has_value());
+        REQUIRE(tree.insert(Sequence{1}, numbers(0, 20)));
+        CHECK(tree.statistics().offloaded == 0);
+        CHECK(memory.snapshot(Sequence{1}, Position{0}, Position{10}).has_value());
     }
 }
 
 TEST_CASE("a snapshot where two lists part leaves the schedule of the sequence there") {
-    toy::Sliding memory{{1, 1, 1}, {.sequences = 3, .cells = 80, .batch = 40}};
+    toy::Sliding memory{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 3, .cells = 80, .batch = 40}};
     PrefixTree tree{memory};
     REQUIRE(compute(tree, 0, numbers(0, 12)));
-    REQUIRE(tree.insert({0}, numbers(0, 12)));
-    REQUIRE(memory.schedule({1}, {6}));
+    REQUIRE(tree.insert(Sequence{0}, numbers(0, 12)));
+    REQUIRE(memory.schedule(Sequence{1}, Position{6}));
     REQUIRE(compute(tree, 1, numbers(0, 6) + numbers(50, 20)));
-    REQUIRE(tree.insert({1}, numbers(0, 6) + numbers(50, 20)));
+    REQUIRE(tree.insert(Sequence{1}, numbers(0, 6) + numbers(50, 20)));
     CHECK(tree.match(numbers(0, 6)).length == 6); // the tree keeps one at 6
-    CHECK(memory.snapshot({1}, {0}, {6}).has_value());
+    CHECK(memory.snapshot(Sequence{1}, Position{0}, Position{6}).has_value());
 }
 
 TEST_CASE("a prefix is not evicted before the longer ones that need it") {
@@ -204,7 +206,7 @@ TEST_CASE("a pinned prefix stays, and with it what it needs") {
     std::optional<PrefixPin> pin = tree.pin(topic(0) + numbers(50, 10));
     CHECK(pin->length() == 20);
     CHECK(audit(tree) == "");
-    CHECK(tree.begin(Tokens{{1}, {0}, 8}));
+    CHECK(tree.begin(BatchBuilder{Sequence{1}, Position{0}, 8}));
     tree.clear();
     CHECK(tree.match(topic(0) + numbers(50, 10)).length == 20);
     CHECK(tree.statistics().snapshots == 2);
@@ -344,17 +346,17 @@ TEST_CASE("room can be made for other operations than begin") {
     toy::Full memory = full(40);
     PrefixTree tree{memory};
     REQUIRE(compute(tree, 0, topic(9)));
-    CellSnapshot parked = memory.snapshot({0}).value();
-    memory.page_out(parked);
+    CellSnapshot parked = memory.snapshot(Sequence{0}).value();
+    memory.offload(parked);
     leave(tree, 0);
     insert(tree, {topic(0), topic(1), topic(2), topic(3)});
     CHECK_FALSE(tree.make_room({Reason::cannot_resume}));
     CHECK(topics_in(tree, 4) == std::vector{0, 1, 2, 3});
-    Result<void> restored = memory.restore({1}, parked);
+    Result<void> restored = memory.restore(Sequence{1}, parked);
     CHECK(restored.error() == Reason::full);
-    while (!restored && tree.make_room(restored.error())) restored = memory.restore({1}, parked);
+    while (!restored && tree.make_room(restored.error())) restored = memory.restore(Sequence{1}, parked);
     CHECK(restored.has_value());
-    CHECK(memory.next({1}) == Position{10});
+    CHECK(memory.next(Sequence{1}) == Position{10});
     CHECK(topics_in(tree, 4) == std::vector{1, 2, 3});
     tree.clear();
     CHECK_FALSE(tree.make_room({Reason::full}));
@@ -365,13 +367,13 @@ TEST_CASE("a hybrid evicts prefixes when one of its members is full") {
     PrefixTree tree{memory};
     insert(tree, {topic(0), topic(1), topic(2), topic(3)});
     CHECK(memory.member<toy::Full>().statistics().free == 0);
-    CHECK(tree.attach({1}, topic(0)).length == 10);
+    CHECK(tree.attach(Sequence{1}, topic(0)).length == 10);
     REQUIRE(compute(tree, 2, topic(7) + topic(8)));
     CHECK(topics_in(tree, 4) == std::vector{0, 3});
     REQUIRE(compute(tree, 3, topic(9)));
     CHECK(topics_in(tree, 4) == std::vector{0});
     // Its window and its state have memory of their own, but its cells in the full member are not the tree's alone.
-    CHECK(tree.begin(Tokens{{3}, {10}}).error() == Refusal{Reason::full, 1});
+    CHECK(tree.begin(BatchBuilder{Sequence{3}, Position{10}}).error() == Refusal{Reason::full, 1});
     CHECK(topics_in(tree, 4) == std::vector{0});
 }
 
@@ -381,7 +383,7 @@ TEST_CASE("windows that overlap are evicted one after another") {
     List list = numbers(0, 10);
     REQUIRE(compute(memory, 0, list));
     for (int i = 0; i < 4; ++i) { // each owns six cells, of which the next one has five
-        REQUIRE(tree.insert({0}, list));
+        REQUIRE(tree.insert(Sequence{0}, list));
         list.push_back(50 + i);
         REQUIRE(compute(memory, 0, list));
     }

@@ -73,7 +73,7 @@ class Trial {
 public:
     Trial(M memory, const naive::Kind& kind, property::Trace& trace)
         : memory_{std::move(memory)},
-          tree_{memory_, {.paged_bytes = kind.paged_bytes, .page_to = kind.page_to}},
+          tree_{memory_, {.offloaded_bytes = kind.offloaded_bytes, .offload_to = kind.offload_to}},
           kind_{kind},
           naive_{kind, sequences},
           trace_{trace} {}
@@ -130,7 +130,7 @@ private:
 
     void attach(int s, const List& list, std::uint64_t salt) {
         const PrefixMatch told = tree_.match(list, salt);
-        const PrefixMatch match = tree_.attach({s}, list, salt);
+        const PrefixMatch match = tree_.attach(cellar::Sequence{s}, list, salt);
         const PrefixMatch expected_match = naive_.match(list, salt);
         const PrefixMatch expected = naive_.attach(s, list, salt);
         trace_.expect(match == expected, "attached ", match.length, " of ", match.verified, ", expected ",
@@ -145,14 +145,15 @@ private:
     }
 
     void insert(int s, int n, std::uint64_t salt) {
-        const auto inserted = tree_.insert({s}, first(n, naive_.tokens(s)), salt);
+        const auto inserted = tree_.insert(cellar::Sequence{s}, first(n, naive_.tokens(s)), salt);
         const std::optional<Reason> refused = naive_.insert(s, n, salt);
         trace_.expect(inserted.has_value() == !refused, "insert was ", inserted ? "not " : "", "refused");
         if (refused) trace_.expect(inserted.error() == *refused, "refused with ", to_string(inserted.error()));
     }
 
     void leave(int s) {
-        trace_.expect(memory_.remove({s}, {0}, cellar::to_end).has_value(), "remove was refused");
+        trace_.expect(memory_.remove(cellar::Sequence{s}, cellar::Position{0}, cellar::to_end).has_value(),
+                      "remove was refused");
         naive_.leave(s);
     }
 
@@ -180,22 +181,23 @@ private:
         trace_.expect(statistics.nodes == nodes, statistics.nodes, " nodes, expected ", nodes);
         trace_.expect(statistics.evictions == naive_.evictions(), statistics.evictions, " evictions, expected ",
                       naive_.evictions());
-        trace_.expect(statistics.page_outs == naive_.page_outs(), statistics.page_outs, " paged out, expected ",
-                      naive_.page_outs());
-        trace_.expect(statistics.page_ins == naive_.page_ins(), statistics.page_ins, " came back, expected ",
-                      naive_.page_ins());
-        trace_.expect(statistics.paged_out == naive_.snapshots(true), statistics.paged_out, " are paged out, expected ",
+        trace_.expect(statistics.offloads == naive_.offloads(), statistics.offloads, " offloaded, expected ",
+                      naive_.offloads());
+        trace_.expect(statistics.reloads == naive_.reloads(), statistics.reloads, " came back, expected ",
+                      naive_.reloads());
+        trace_.expect(statistics.offloaded == naive_.snapshots(true), statistics.offloaded, " are offloaded, expected ",
                       naive_.snapshots(true));
-        trace_.expect(statistics.paged_bytes == naive_.bytes(true), statistics.paged_bytes,
-                      " bytes paged out, expected ", naive_.bytes(true));
+        trace_.expect(statistics.offloaded_bytes == naive_.bytes(true), statistics.offloaded_bytes,
+                      " bytes offloaded, expected ", naive_.bytes(true));
         trace_.expect(statistics.in_place_bytes == naive_.bytes(false), statistics.in_place_bytes,
                       " bytes in place, expected ", naive_.bytes(false));
-        trace_.expect(statistics.paged_bytes <= kind_.paged_bytes, "more bytes are paged out than the limit");
+        trace_.expect(statistics.offloaded_bytes <= kind_.offloaded_bytes, "more bytes are offloaded than the limit");
         if constexpr (requires { memory_.template member<toy::Full>(); }) {
-            std::int64_t paged = 0;
-            cellar::detail::for_each_member(memory_, [&](const auto& m) { paged += m.statistics().paged_bytes; });
-            trace_.expect(paged == statistics.paged_bytes, "the members have paged out ", paged, " bytes, the tree ",
-                          statistics.paged_bytes);
+            std::int64_t offloaded = 0;
+            cellar::detail::for_each_member(memory_,
+                                            [&](const auto& m) { offloaded += m.statistics().offloaded_bytes; });
+            trace_.expect(offloaded == statistics.offloaded_bytes, "the members have offloaded ", offloaded,
+                          " bytes, the tree ", statistics.offloaded_bytes);
             compare_cells(memory_.template member<toy::Sliding>(), naive::window);
             compare_cells(memory_.template member<toy::Full>(), naive::full);
         } else if constexpr (requires { memory_.cells(); }) {
@@ -227,12 +229,13 @@ bool agrees(const char* name, Make make) {
         naive::Kind kind;
         property::Trace trace;
         auto memory = make(kind);
-        kind.paged_bytes = *rc::gen::element(0, 0, 150, 500, 1'000, 5'000);
-        kind.page_to = *rc::gen::element(cellar::PageTo::host, cellar::PageTo::pinned_host, cellar::PageTo::backend);
+        kind.offloaded_bytes = *rc::gen::element(0, 0, 150, 500, 1'000, 5'000);
+        kind.offload_to =
+            *rc::gen::element(cellar::OffloadTo::host, cellar::OffloadTo::pinned_host, cellar::OffloadTo::backend);
         if (kind.states) kind.state_bytes = static_cast<int>(toy::Recurrent::bytes_per_sequence({1, {{1}}}));
         trace.add("retention ", kind.retention, ", cells ", kind.window_cells, " and ", kind.full_cells, ", snapshots ",
-                  kind.snapshots, ", rollback ", kind.rollback, ", bytes paged out ", kind.paged_bytes, " to place ",
-                  static_cast<int>(kind.page_to), '\n');
+                  kind.snapshots, ", rollback ", kind.rollback, ", bytes offloaded ", kind.offloaded_bytes,
+                  " to place ", static_cast<int>(kind.offload_to), '\n');
         Trial trial{std::move(memory), kind, trace};
         trial.run(
             *rc::gen::resize(60, rc::gen::container<std::vector<Step>>(rc::gen::resize(rc::kNominalSize, steps()))));

@@ -29,7 +29,7 @@ TEST_CASE("tokens that were inserted are attached, and nothing is computed again
     toy::Full memory = full(100);
     PrefixTree tree{memory};
     CHECK(serve(tree, 0, question) == PrefixMatch{0, 0});
-    CHECK(tree.attach({1}, question) == PrefixMatch{25, 25});
+    CHECK(tree.attach(Sequence{1}, question) == PrefixMatch{25, 25});
     CHECK(lacks(memory, 1, question) == "");
     CHECK(memory.statistics().free == 75); // the cells are shared
     CHECK(&tree.memory() == &memory);
@@ -41,7 +41,7 @@ TEST_CASE("a prefix stays when the sequence that computed it is gone") {
     serve(tree, 0, question);
     leave(tree, 0);
     REQUIRE(compute(memory, 0, numbers(7, 30)));
-    CHECK(tree.attach({1}, question).length == 25);
+    CHECK(tree.attach(Sequence{1}, question).length == 25);
     CHECK(lacks(memory, 1, question) == "");
     CHECK(audit(memory) == "");
 }
@@ -50,11 +50,11 @@ TEST_CASE("a memory that forgets nothing attaches a prefix up to any token") {
     toy::Full memory = full(100);
     PrefixTree tree{memory};
     serve(tree, 0, question);
-    CHECK(tree.attach({1}, other_question) == PrefixMatch{20, 20});
+    CHECK(tree.attach(Sequence{1}, other_question) == PrefixMatch{20, 20});
     CHECK(lacks(memory, 1, prompt) == "");
-    CHECK(tree.attach({2}, first(1, prompt)) == PrefixMatch{1, 1});
-    CHECK(tree.attach({3}, numbers(0, 5)) == PrefixMatch{0, 0});
-    CHECK(memory.next({3}) == Position{0});
+    CHECK(tree.attach(Sequence{2}, first(1, prompt)) == PrefixMatch{1, 1});
+    CHECK(tree.attach(Sequence{3}, numbers(0, 5)) == PrefixMatch{0, 0});
+    CHECK(memory.next(Sequence{3}) == Position{0});
 }
 
 TEST_CASE("prefixes with several branches are stored once") {
@@ -79,13 +79,13 @@ TEST_CASE("a list that ends within an edge divides it, and needs nothing of the 
     serve(tree, 0, question);
     REQUIRE(compute(memory, 1, prompt)); // by itself: cells of its own
     CHECK(memory.statistics().free == 100 - 45);
-    REQUIRE(tree.insert({1}, prompt));
+    REQUIRE(tree.insert(Sequence{1}, prompt));
     CHECK(audit(tree) == "");
     CHECK(tree.statistics().nodes == 2);
     leave(tree, 1);
     CHECK(memory.statistics().free == 75);
-    CHECK(tree.attach({1}, question).length == 25);
-    CHECK(tree.attach({2}, prompt).length == 20);
+    CHECK(tree.attach(Sequence{1}, question).length == 25);
+    CHECK(tree.attach(Sequence{2}, prompt).length == 20);
     CHECK(lacks(memory, 1, question) == "");
     CHECK(lacks(memory, 2, prompt) == "");
 }
@@ -97,7 +97,7 @@ TEST_CASE("inserting what the tree has changes nothing") {
     serve(tree, 1, question);
     CHECK(tree.statistics().nodes == 1);
     CHECK(tree.statistics().snapshots == 1);
-    CHECK(tree.insert({0}, {}));
+    CHECK(tree.insert(Sequence{0}, {}));
     CHECK(tree.statistics().nodes == 1);
 }
 
@@ -105,22 +105,22 @@ TEST_CASE("a sequence may have more tokens than are inserted") {
     toy::Full memory = full(100);
     PrefixTree tree{memory};
     REQUIRE(compute(memory, 0, question));
-    REQUIRE(tree.insert({0}, prompt));
-    CHECK(tree.attach({1}, question) == PrefixMatch{20, 20});
+    REQUIRE(tree.insert(Sequence{0}, prompt));
+    CHECK(tree.attach(Sequence{1}, question) == PrefixMatch{20, 20});
 }
 
 TEST_CASE("prefixes with different salts never match") {
     toy::Full memory = full(100);
     PrefixTree tree{memory};
     serve(tree, 0, question, 1);
-    CHECK(tree.attach({1}, question) == PrefixMatch{0, 0});
-    CHECK(tree.attach({1}, question, 2) == PrefixMatch{0, 0});
+    CHECK(tree.attach(Sequence{1}, question) == PrefixMatch{0, 0});
+    CHECK(tree.attach(Sequence{1}, question, 2) == PrefixMatch{0, 0});
     CHECK(tree.match(question, 2) == PrefixMatch{0, 0});
     CHECK(tree.pin(question, 2).length() == 0);
     serve(tree, 2, question, UINT64_MAX);
     CHECK(tree.statistics().nodes == 2);
-    CHECK(tree.attach({1}, question, 1).length == 25);
-    CHECK(tree.attach({3}, question, UINT64_MAX).length == 25);
+    CHECK(tree.attach(Sequence{1}, question, 1).length == 25);
+    CHECK(tree.attach(Sequence{3}, question, UINT64_MAX).length == 25);
     CHECK(memory.statistics().free == 50);
 }
 
@@ -136,18 +136,18 @@ TEST_CASE("match says what attach would do, and does nothing") {
     CHECK(constant.match(first(3, prompt)) == PrefixMatch{3, 3});
     CHECK(constant.match({}) == PrefixMatch{0, 0});
     CHECK(tree.statistics().hits + tree.statistics().misses == before.hits + before.misses);
-    CHECK(memory.next({2}) == Position{0});
+    CHECK(memory.next(Sequence{2}) == Position{0});
 }
 
 TEST_CASE("the statistics count calls and tokens of attach") {
     toy::Full memory = full(100);
     PrefixTree tree{memory};
-    CHECK(tree.attach({0}, question).length == 0);
+    CHECK(tree.attach(Sequence{0}, question).length == 0);
     REQUIRE(compute(memory, 0, question));
-    REQUIRE(tree.insert({0}, question));
-    CHECK(tree.attach({1}, other_question).length == 20);
-    CHECK(tree.attach({2}, prompt).length == 20);
-    CHECK(tree.attach({3}, {}).length == 0); // asks for nothing
+    REQUIRE(tree.insert(Sequence{0}, question));
+    CHECK(tree.attach(Sequence{1}, other_question).length == 20);
+    CHECK(tree.attach(Sequence{2}, prompt).length == 20);
+    CHECK(tree.attach(Sequence{3}, {}).length == 0); // asks for nothing
     const PrefixStatistics statistics = tree.statistics();
     CHECK(statistics.misses == 1);
     CHECK(statistics.partial_hits == 1);
@@ -162,9 +162,9 @@ TEST_CASE("a node may have thousands of children") {
     PrefixTree tree{memory};
     for (int i = 0; i < 4000; ++i) {
         const List list{1, 1000 + i};
-        REQUIRE(tree.attach({0}, list).length == (i > 0 ? 1 : 0));
+        REQUIRE(tree.attach(Sequence{0}, list).length == (i > 0 ? 1 : 0));
         REQUIRE(compute(memory, 0, list));
-        REQUIRE(tree.insert({0}, list));
+        REQUIRE(tree.insert(Sequence{0}, list));
         leave(tree, 0);
     }
     CHECK(tree.statistics().nodes == 4001);
@@ -182,7 +182,7 @@ TEST_CASE("any numbers are tokens") {
     PrefixTree tree{memory};
     const List odd{-1, INT32_MIN, INT32_MAX, 0, -1};
     REQUIRE(compute(memory, 0, numbers(0, 5)));
-    REQUIRE(tree.insert({0}, odd));
+    REQUIRE(tree.insert(Sequence{0}, odd));
     CHECK(tree.match(odd).length == 5);
     CHECK(tree.match(List{-1, INT32_MAX}).length == 1);
 }
@@ -219,15 +219,15 @@ TEST_CASE("tokens that share a position are not inserted") {
     toy::Full memory = full(100);
     PrefixTree tree{memory};
     compute_image(memory, 0);
-    REQUIRE(memory.next({0}) == Position{8});
+    REQUIRE(memory.next(Sequence{0}) == Position{8});
     const std::string several =
         "insert: sequence 0 has several tokens at position 3, expected one at each position below ";
-    CHECK(violation_of([&] { (void)tree.insert({0}, numbers(0, 8)); }) == several + "8");
-    CHECK(violation_of([&] { (void)tree.insert({0}, numbers(0, 4)); }) == several + "4");
+    CHECK(violation_of([&] { (void)tree.insert(Sequence{0}, numbers(0, 8)); }) == several + "8");
+    CHECK(violation_of([&] { (void)tree.insert(Sequence{0}, numbers(0, 4)); }) == several + "4");
     CHECK(tree.statistics().nodes == 0);
-    CHECK(tree.insert({0}, numbers(0, 3))); // the tokens before them
-    CHECK(tree.attach({1}, numbers(0, 8)).length == 3);
-    CHECK(memory.tokens({1}) == 3);
+    CHECK(tree.insert(Sequence{0}, numbers(0, 3))); // the tokens before them
+    CHECK(tree.attach(Sequence{1}, numbers(0, 8)).length == 3);
+    CHECK(memory.tokens(Sequence{1}) == 3);
     CHECK(audit(tree) == "");
 }
 
@@ -235,11 +235,11 @@ TEST_CASE("mistakes are violations that say what was given and what was expected
     toy::Full memory = full(100);
     PrefixTree tree{memory};
     serve(tree, 0, prompt);
-    CHECK(violation_of([&] { (void)tree.attach({0}, question); })
+    CHECK(violation_of([&] { (void)tree.attach(Sequence{0}, question); })
           == "attach: sequence 0 has 20 tokens, expected an empty one");
-    CHECK(violation_of([&] { (void)tree.insert({0}, question); })
+    CHECK(violation_of([&] { (void)tree.insert(Sequence{0}, question); })
           == "insert: 25 tokens, expected at most the 20 of sequence 0");
-    CHECK(violation_of([&] { (void)tree.attach({9}, question); }) == "sequence 9, expected 0 to 3");
+    CHECK(violation_of([&] { (void)tree.attach(Sequence{9}, question); }) == "sequence 9, expected 0 to 3");
     CHECK(violation_of([&] {
               (void)PrefixTree{memory, {.usefulness = nullptr}};
           })

@@ -45,7 +45,7 @@ void insert(M& memory, PrefixTree<M>& tree, int s, const List& list) {
     REQUIRE(compute(memory, s, list));
     const std::string before = portrait(memory, tree);
     bool inserted = false;
-    const int failures = failures_of([&] { inserted = tree.insert({s}, list).has_value(); },
+    const int failures = failures_of([&] { inserted = tree.insert(Sequence{s}, list).has_value(); },
                                      [&] { CHECK(portrait(memory, tree) == before); });
     CHECK(inserted);
     CHECK(failures > 0);
@@ -87,7 +87,7 @@ TEST_CASE("an attachment without memory is a shorter one, or none, and never an 
     PrefixTree tree{memory};
     for (const int length : {5, 10, 15, 20, 25}) {
         REQUIRE(compute(memory, 0, first(length, question)));
-        REQUIRE(tree.insert({0}, first(length, question)));
+        REQUIRE(tree.insert(Sequence{0}, first(length, question)));
     }
     int successes = 0;
     for (std::int32_t length = 0; length < 25; ++successes) {
@@ -95,7 +95,7 @@ TEST_CASE("an attachment without memory is a shorter one, or none, and never an 
         leave(tree, 1);
         {
             const FailingAllocations failing{successes};
-            length = tree.attach({1}, question).length;
+            length = tree.attach(Sequence{1}, question).length;
         }
         CHECK(lacks(memory, 1, first(length, question)) == "");
         CHECK(audit(tree) == "");
@@ -108,7 +108,7 @@ TEST_CASE("an attachment of a hybrid without memory is a shorter one, or none") 
     PrefixTree tree{memory};
     for (const int length : {5, 10, 15, 20, 25}) {
         REQUIRE(compute(memory, 0, first(length, question)));
-        REQUIRE(tree.insert({0}, first(length, question)));
+        REQUIRE(tree.insert(Sequence{0}, first(length, question)));
     }
     int successes = 0;
     for (std::int32_t length = 0; length < 25; ++successes) {
@@ -116,7 +116,7 @@ TEST_CASE("an attachment of a hybrid without memory is a shorter one, or none") 
         leave(tree, 1);
         {
             const FailingAllocations failing{successes};
-            length = tree.attach({1}, question).length;
+            length = tree.attach(Sequence{1}, question).length;
         }
         CHECK(lacks(memory, 1, first(length, question)) == "");
     }

@@ -144,22 +144,27 @@ public:
     std::optional<naive::Reason> remove(int sequence, int begin, int end, int rotate_by) override {
         const auto done = [&] {
             if constexpr (rotates)
-                if (rotate_by >= 0) return memory_.remove({sequence}, {begin}, {end}, cellar::RotateBy{rotate_by});
-            return memory_.remove({sequence}, {begin}, {end});
+                if (rotate_by >= 0)
+                    return memory_.remove(cellar::Sequence{sequence}, cellar::Position{begin}, cellar::Position{end},
+                                          cellar::RotateBy{rotate_by});
+            return memory_.remove(cellar::Sequence{sequence}, cellar::Position{begin}, cellar::Position{end});
         }();
         return done ? std::nullopt : std::optional{reason_of(done.error())};
     }
     void copy_prefix(int from, int to, int length) override {
-        memory_.copy_prefix({from}, {to}, length).has_value(); // never refuses
+        memory_.copy_prefix(cellar::Sequence{from}, cellar::Sequence{to}, cellar::Position{length})
+            .has_value(); // never refuses
     }
-    bool can_resume(int sequence, int position) const override { return memory_.can_resume({sequence}, {position}); }
+    bool can_resume(int sequence, int position) const override {
+        return memory_.can_resume(cellar::Sequence{sequence}, cellar::Position{position});
+    }
     int resumable_prefix(int sequence, int position) const override {
-        return memory_.resumable_prefix({sequence}, {position}).value;
+        return memory_.resumable_prefix(cellar::Sequence{sequence}, cellar::Position{position}).value;
     }
-    int next(int sequence) const override { return memory_.next({sequence}).value; }
+    int next(int sequence) const override { return memory_.next(cellar::Sequence{sequence}).value; }
     std::vector<std::pair<int, int>> cells_of(int sequence) const override {
         std::vector<std::pair<int, int>> found;
-        memory_.visit_cells({sequence}, [&](cellar::Position p, cellar::Cell cell, int count) {
+        memory_.visit_cells(cellar::Sequence{sequence}, [&](cellar::Position p, cellar::Cell cell, int count) {
             for (int i = 0; i < count; ++i) found.emplace_back(p.value + i, cell + i);
         });
         return found;
@@ -168,7 +173,7 @@ public:
     bool can_snapshot() const override { return snapshots; }
     std::optional<naive::Reason> snapshot(int sequence, int from, int to) override {
         if constexpr (snapshots) {
-            auto made = memory_.snapshot({sequence}, {from}, {to});
+            auto made = memory_.snapshot(cellar::Sequence{sequence}, cellar::Position{from}, cellar::Position{to});
             if (!made) return reason_of(made.error());
             snapshots_.push_back(*std::move(made));
         }
@@ -176,21 +181,21 @@ public:
     }
     std::optional<naive::Reason> restore(int sequence, std::size_t snapshot, int to) override {
         if constexpr (snapshots) {
-            const auto done = memory_.restore({sequence}, snapshots_[snapshot], {to});
+            const auto done = memory_.restore(cellar::Sequence{sequence}, snapshots_[snapshot], cellar::Position{to});
             if (!done) return reason_of(done.error());
         }
         return std::nullopt;
     }
     std::optional<naive::Reason> rewind(int sequence, int to) override {
         if constexpr (snapshots) {
-            const auto done = memory_.restore({sequence}, cellar::Position{to});
+            const auto done = memory_.restore(cellar::Sequence{sequence}, cellar::Position{to});
             if (!done) return reason_of(done.error());
         }
         return std::nullopt;
     }
     std::optional<naive::Reason> split(std::size_t snapshot, int at) override {
         if constexpr (snapshots) {
-            auto tail = memory_.split(snapshots_[snapshot], {at});
+            auto tail = memory_.split(snapshots_[snapshot], cellar::Position{at});
             if (!tail) return reason_of(tail.error());
             snapshots_.push_back(*std::move(tail));
         }
@@ -204,13 +209,13 @@ public:
         }
         return std::nullopt;
     }
-    void page_out(std::size_t snapshot, int style) override {
-        const auto to = style % 2 == 0 ? cellar::PageTo::host : cellar::PageTo::backend;
-        if constexpr (snapshots) memory_.page_out(snapshots_[snapshot], to);
+    void offload(std::size_t snapshot, int style) override {
+        const auto to = style % 2 == 0 ? cellar::OffloadTo::host : cellar::OffloadTo::backend;
+        if constexpr (snapshots) memory_.offload(snapshots_[snapshot], to);
     }
-    std::optional<naive::Reason> page_in(std::size_t snapshot) override {
+    std::optional<naive::Reason> reload(std::size_t snapshot) override {
         if constexpr (snapshots) {
-            const auto done = memory_.page_in(snapshots_[snapshot]);
+            const auto done = memory_.reload(snapshots_[snapshot]);
             if (!done) return reason_of(done.error());
         }
         return std::nullopt;
@@ -219,10 +224,10 @@ public:
         snapshots_.erase(snapshots_.begin() + static_cast<std::ptrdiff_t>(snapshot));
     }
     void schedule(int sequence, int position) override {
-        if constexpr (schedules) memory_.schedule({sequence}, {position}).has_value();
+        if constexpr (schedules) memory_.schedule(cellar::Sequence{sequence}, cellar::Position{position}).has_value();
     }
     void unschedule(int sequence, int position) override {
-        if constexpr (schedules) memory_.unschedule({sequence}, {position});
+        if constexpr (schedules) memory_.unschedule(cellar::Sequence{sequence}, cellar::Position{position});
     }
     SnapshotState snapshot_state(std::size_t snapshot) const override {
         const cellar::CellSnapshot& s = snapshots_[snapshot];
@@ -230,9 +235,9 @@ public:
     }
 
     void defragment() override { memory_.defragment(); }
-    int tokens(int sequence) const override { return memory_.tokens({sequence}); }
+    int tokens(int sequence) const override { return memory_.tokens(cellar::Sequence{sequence}); }
     std::optional<std::pair<int, int>> range(int sequence) const override {
-        const auto range = memory_.range({sequence});
+        const auto range = memory_.range(cellar::Sequence{sequence});
         if (!range) return std::nullopt;
         return std::pair{range->first.value, range->last.value};
     }
@@ -246,8 +251,8 @@ public:
                 stays ? s.longest_free_run : 0,
                 s.snapshots,
                 static_cast<int>(s.snapshot_tokens),
-                s.paged_out,
-                static_cast<int>(s.paged_bytes / bytes_per_token())};
+                s.offloaded,
+                static_cast<int>(s.offloaded_bytes / bytes_per_token())};
     }
 
 protected:
@@ -383,7 +388,7 @@ private:
 inline cellar::CacheShape shape_of(const std::vector<Layer>& layers) {
     std::vector<cellar::LayerShape> shapes;
     for (const Layer& l : layers) shapes.push_back({l.heads, l.key_dim, l.value_dim, l.shares_layer});
-    return cellar::CacheShape{std::move(shapes)};
+    return cellar::CacheShape{.each_layer = std::move(shapes)};
 }
 
 inline cellar::CacheLimits limits_of(const Setting& s) {

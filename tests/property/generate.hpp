@@ -29,8 +29,8 @@ inline rc::Gen<int> offset() {
     });
 }
 
-/// Half of the batches have tokens of one sequence only, and half continue their sequences. A prompt does both. A quarter
-/// is stored in part.
+/// Half of the batches have tokens of one sequence only, and half continue their sequences. A prompt does both. A
+/// quarter is stored in part.
 inline rc::Gen<std::vector<RelativeToken>> tokens(int sequences, int max_tokens) {
     const auto token = rc::gen::apply(
         [](int sequence, int offset, int kind, bool stored) {
@@ -63,8 +63,8 @@ inline rc::Gen<Operation> operation() {
                                                 {3, Operation::rewind},
                                                 {5, Operation::split},
                                                 {6, Operation::merge},
-                                                {6, Operation::page_out},
-                                                {2, Operation::page_in},
+                                                {6, Operation::offload},
+                                                {2, Operation::reload},
                                                 {3, Operation::release},
                                                 {5, Operation::schedule},
                                                 {2, Operation::unschedule}});

@@ -23,8 +23,8 @@ Counts counts_of(const naive::Model& model) {
     for (const auto& [token, count] : owners) counts.shared += count > 1 ? 1 : 0;
     for (const naive::Snapshot& snapshot : model.snapshots()) {
         const int tokens = static_cast<int>(snapshot.tokens.size());
-        (snapshot.is_paged_out ? counts.paged_out : counts.snapshots) += 1;
-        (snapshot.is_paged_out ? counts.paged_tokens : counts.kept) += tokens;
+        (snapshot.is_offloaded ? counts.offloaded : counts.snapshots) += 1;
+        (snapshot.is_offloaded ? counts.offloaded_tokens : counts.kept) += tokens;
     }
     return counts;
 }
@@ -40,8 +40,8 @@ std::vector<int> expected_cells(const std::set<int>& taken, int n, int cells) {
     return {free.begin(), free.begin() + size};
 }
 
-/// The cells of the longest run of free cells, of which the lowest counts; or of wholly free blocks, the lowest run of n
-/// cells, else the lowest run.
+/// The cells of the longest run of free cells, of which the lowest counts; or of wholly free blocks, the lowest run of
+/// n cells, else the lowest run.
 std::pair<int, int> longest_run(const std::set<int>& taken, int cells) {
     std::pair<int, int> longest{0, 0};
     for (int c = 0, run = 0; c < cells; ++c) {

@@ -39,8 +39,8 @@ public:
     /// Compares the cells of a newly opened pass. `model`: before the pass.
     void check_placement(const naive::Model& model, const Batch& batch);
 
-    /// Compares what the open pass sees. `open`: while it is open. `filled`: the layers that were put, from the first one
-    /// on; only these are read.
+    /// Compares what the open pass sees. `open`: while it is open. `filled`: the layers that were put, from the first
+    /// one on; only these are read.
     void check_pass(const naive::Model& open, const Batch& batch, int style, int filled);
 
     /// To be called after a defragmentation. It makes the fewest moves, so tokens in cells below `cell` stay there.

@@ -27,8 +27,8 @@ enum class Operation {
     set_initial,
     snapshot,
     restore,
-    page_out,
-    page_in,
+    offload,
+    reload,
     release,
     merge,
     split,
@@ -51,8 +51,8 @@ struct Step {
 
 inline std::ostream& operator<<(std::ostream& out, const Step& step) {
     constexpr const char* names[] = {"pass",    "remove",      "copy_prefix", "checkpoint", "schedule",
-                                     "reserve", "set_initial", "snapshot",    "restore",    "page_out",
-                                     "page_in", "release",     "merge",       "split",      "unschedule"};
+                                     "reserve", "set_initial", "snapshot",    "restore",    "offload",
+                                     "reload",  "release",     "merge",       "split",      "unschedule"};
     out << names[static_cast<int>(step.operation)] << " s" << step.sequence << " -> s" << step.target << ", back "
         << step.back << ", length " << step.length << ", style " << step.style << ":";
     for (const RelativeToken& t : step.tokens) out << " s" << t.sequence << '+' << t.offset;
@@ -97,8 +97,8 @@ inline rc::Gen<Step> step(int sequences, int max_tokens) {
                                                             {1, Operation::set_initial},
                                                             {3, Operation::snapshot},
                                                             {3, Operation::restore},
-                                                            {2, Operation::page_out},
-                                                            {1, Operation::page_in},
+                                                            {2, Operation::offload},
+                                                            {1, Operation::reload},
                                                             {2, Operation::merge},
                                                             {1, Operation::split},
                                                             {1, Operation::release}});

@@ -50,24 +50,29 @@ private:
             return run_pass(step);
         case Operation::remove: {
             const int end = step.length == 0 ? INT_MAX : begin + step.length - 1;
-            expect_answer(memory_.remove({step.sequence}, {begin}, {end}), model_.remove(step.sequence, begin, end));
+            expect_answer(
+                memory_.remove(cellar::Sequence{step.sequence}, cellar::Position{begin}, cellar::Position{end}),
+                model_.remove(step.sequence, begin, end));
             return;
         }
         case Operation::copy_prefix: {
             const int length = step.back == 0 ? next + 3 : begin;
-            expect_answer(memory_.copy_prefix({step.sequence}, {step.target}, length),
+            expect_answer(memory_.copy_prefix(cellar::Sequence{step.sequence}, cellar::Sequence{step.target},
+                                              cellar::Position{length}),
                           model_.copy_prefix(step.sequence, step.target, length));
             return;
         }
         case Operation::checkpoint:
-            if (!expect_checkpoints(memory_.checkpoint({step.sequence}))) return;
+            if (!expect_checkpoints(memory_.checkpoint(cellar::Sequence{step.sequence}))) return;
             return model_.checkpoint(step.sequence);
         case Operation::schedule:
-            if (!expect_checkpoints(memory_.schedule({step.sequence}, {next + 1 + step.length}))) return;
+            if (!expect_checkpoints(
+                    memory_.schedule(cellar::Sequence{step.sequence}, cellar::Position{next + 1 + step.length})))
+                return;
             return model_.schedule(step.sequence, next + 1 + step.length);
         case Operation::unschedule: {
             const int p = std::max(next + step.length - 2, 0);
-            memory_.unschedule({step.sequence}, {p});
+            memory_.unschedule(cellar::Sequence{step.sequence}, cellar::Position{p});
             return model_.unschedule(step.sequence, p);
         }
         case Operation::reserve: {
@@ -84,15 +89,16 @@ private:
             return snapshot(step.sequence, std::max(0, next - step.back / 4));
         case Operation::restore:
             return restore(step);
-        case Operation::page_out:
-        case Operation::page_in:
+        case Operation::offload:
+        case Operation::reload:
             return page(step);
         case Operation::merge:
             return merge(step);
         case Operation::split: {
             if (snapshots_.empty()) return;
             auto& snapshot = snapshots_[static_cast<std::size_t>(step.back) % snapshots_.size()];
-            return expect_answer(memory_.split(snapshot, {step.length}), naive::StateReason::cannot_split);
+            return expect_answer(memory_.split(snapshot, cellar::Position{step.length}),
+                                 naive::StateReason::cannot_split);
         }
         case Operation::release:
             if (snapshots_.empty()) return;
@@ -103,7 +109,7 @@ private:
     }
 
     void snapshot(int s, int to) {
-        auto made = memory_.snapshot({s}, {0}, {to});
+        auto made = memory_.snapshot(cellar::Sequence{s}, cellar::Position{0}, cellar::Position{to});
         expect_answer(made, model_.snapshot(s, to));
         if (made) snapshots_.push_back(*std::move(made));
     }
@@ -111,10 +117,10 @@ private:
     void page(const Step& step) {
         if (snapshots_.empty()) return;
         const std::size_t chosen = static_cast<std::size_t>(step.back) % snapshots_.size();
-        if (step.operation == Operation::page_in)
-            return expect_answer(memory_.page_in(snapshots_[chosen]), model_.page_in(chosen));
-        memory_.page_out(snapshots_[chosen], step.style % 2 == 0 ? cellar::PageTo::host : cellar::PageTo::backend);
-        model_.page_out(chosen);
+        if (step.operation == Operation::reload)
+            return expect_answer(memory_.reload(snapshots_[chosen]), model_.reload(chosen));
+        memory_.offload(snapshots_[chosen], step.style % 2 == 0 ? cellar::OffloadTo::host : cellar::OffloadTo::backend);
+        model_.offload(chosen);
     }
 
     // Merges the chosen snapshot with the first that can take its place.
@@ -134,11 +140,11 @@ private:
             const int to = std::max(0, model_.next(step.sequence) - step.back);
             auto refused = std::optional{naive::StateReason::cannot_rewind};
             if (model_.can_resume(step.sequence, to)) refused = model_.remove(step.sequence, to, INT_MAX);
-            return expect_answer(memory_.restore({step.sequence}, cellar::Position{to}), refused);
+            return expect_answer(memory_.restore(cellar::Sequence{step.sequence}, cellar::Position{to}), refused);
         }
         const std::size_t chosen = static_cast<std::size_t>(step.back) % snapshots_.size();
         const int to = std::max(0, model_.snapshots()[chosen].to - step.length / 6);
-        expect_answer(memory_.restore({step.sequence}, snapshots_[chosen], {to}),
+        expect_answer(memory_.restore(cellar::Sequence{step.sequence}, snapshots_[chosen], cellar::Position{to}),
                       model_.restore(step.sequence, chosen, to));
     }
 

@@ -129,9 +129,9 @@ public:
         const cellar::StateStatistics found = memory_.statistics();
         trace_.expect(found.snapshots == model.in_place(), found.snapshots, " snapshots in place, expected ",
                       model.in_place());
-        int paged_out = 0;
-        for (const naive::StateSnapshot& snapshot : model.snapshots()) paged_out += snapshot.is_paged_out ? 1 : 0;
-        trace_.expect(found.paged_out == paged_out, found.paged_out, " snapshots paged out, expected ", paged_out);
+        int offloaded = 0;
+        for (const naive::StateSnapshot& snapshot : model.snapshots()) offloaded += snapshot.is_offloaded ? 1 : 0;
+        trace_.expect(found.offloaded == offloaded, found.offloaded, " snapshots offloaded, expected ", offloaded);
         trace_.expect(found.used == model.used(), found.used, " slots used, expected ", model.used());
         const auto checkpoints = static_cast<int>(model.checkpoints().size());
         trace_.expect(found.checkpoints == checkpoints, found.checkpoints, " checkpoints, expected ", checkpoints);
@@ -139,7 +139,7 @@ public:
                       "the number of kept slots differs from that of used ones");
         for (int s = 0; s < model.setup().sequences; ++s) {
             const auto& expected = model.kept(s);
-            const auto kept = memory_.kept({s});
+            const auto kept = memory_.kept(cellar::Sequence{s});
             trace_.expect(kept.size() == expected.size(), "s", s, " keeps ", kept.size(), " states, expected ",
                           expected.size());
             for (const cellar::KeptState& state : kept) {
@@ -149,9 +149,11 @@ public:
             }
             for (int p = 0; p<model.next(s) + 3; p += model.setup().sequences> 8 ? 7 : 1) {
                 const int expected_prefix = model.resumable_prefix(s, p);
-                trace_.expect(memory_.can_resume({s}, {p}) == model.can_resume(s, p), "can_resume(s", s, ", ", p, ")");
-                trace_.expect(memory_.resumable_prefix({s}, {p}).value == expected_prefix, "resumable_prefix(s", s,
-                              ", ", p, "), expected ", expected_prefix);
+                trace_.expect(memory_.can_resume(cellar::Sequence{s}, cellar::Position{p}) == model.can_resume(s, p),
+                              "can_resume(s", s, ", ", p, ")");
+                trace_.expect(memory_.resumable_prefix(cellar::Sequence{s}, cellar::Position{p}).value
+                                  == expected_prefix,
+                              "resumable_prefix(s", s, ", ", p, "), expected ", expected_prefix);
             }
         }
     }
@@ -202,12 +204,12 @@ private:
         return min;
     }
 
-    cellar::Slot current(int s) const { return memory_.kept({s}).back().slot; }
+    cellar::Slot current(int s) const { return memory_.kept(cellar::Sequence{s}).back().slot; }
 
     std::set<cellar::Slot> needed_slots(const naive::States& model) const {
         std::set<cellar::Slot> slots;
         for (int s = 0; s < model.setup().sequences; ++s)
-            for (const cellar::KeptState& kept : memory_.kept({s})) slots.insert(kept.slot);
+            for (const cellar::KeptState& kept : memory_.kept(cellar::Sequence{s})) slots.insert(kept.slot);
         for (const auto* kept : cellar_test::table_of(memory_).snapshots().in_place())
             if (kept->to.value != 0) slots.insert(kept->slot);
         return slots;

@@ -28,8 +28,8 @@ enum class Operation {
     rewind,
     split,
     merge,
-    page_out,
-    page_in,
+    offload,
+    reload,
     release,
     schedule,
     unschedule
@@ -80,10 +80,10 @@ inline std::ostream& operator<<(std::ostream& out, const Step& step) {
         return out << "split snapshot " << step.style << ", " << step.back << " back";
     case Operation::merge:
         return out << "merge snapshot " << step.style;
-    case Operation::page_out:
-        return out << "page out snapshot " << step.style;
-    case Operation::page_in:
-        return out << "page in snapshot " << step.style;
+    case Operation::offload:
+        return out << "offload snapshot " << step.style;
+    case Operation::reload:
+        return out << "reload snapshot " << step.style;
     case Operation::release:
         return out << "release snapshot " << step.style;
     case Operation::schedule:

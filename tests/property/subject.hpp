@@ -21,8 +21,8 @@ struct Counts {
     int longest_free_run = 0; ///< in cells; 0 if a pass may change it by defragmenting
     int snapshots = 0;        ///< in place
     int kept = 0;             ///< tokens of these together
-    int paged_out = 0;
-    int paged_tokens = 0;
+    int offloaded = 0;
+    int offloaded_tokens = 0;
 
     bool operator==(const Counts&) const = default;
 };
@@ -30,7 +30,7 @@ struct Counts {
 inline std::ostream& operator<<(std::ostream& out, const Counts& c) {
     return out << "{used " << c.used << ", shared " << c.shared << ", sequences " << c.sequences << ", tokens "
                << c.tokens << ", longest free run " << c.longest_free_run << ", snapshots " << c.snapshots << ", kept "
-               << c.kept << ", paged out " << c.paged_out << ", their tokens " << c.paged_tokens << "}";
+               << c.kept << ", offloaded " << c.offloaded << ", their tokens " << c.offloaded_tokens << "}";
 }
 
 /// What a snapshot is of.
@@ -85,8 +85,8 @@ public:
     virtual std::optional<naive::Reason> rewind(int sequence, int to) = 0;
     virtual std::optional<naive::Reason> split(std::size_t snapshot, int at) = 0;          ///< adds one, if not refused
     virtual std::optional<naive::Reason> merge(std::size_t parent, std::size_t child) = 0; ///< the child goes
-    virtual void page_out(std::size_t snapshot, int style) = 0;
-    virtual std::optional<naive::Reason> page_in(std::size_t snapshot) = 0;
+    virtual void offload(std::size_t snapshot, int style) = 0;
+    virtual std::optional<naive::Reason> reload(std::size_t snapshot) = 0;
     virtual void release(std::size_t snapshot) = 0;
     virtual void schedule(int sequence, int position) = 0; ///< never refuses
     virtual void unschedule(int sequence, int position) = 0;

@@ -113,8 +113,8 @@ bool Trial::run_other(const Step& step) {
         return run_split(step);
     case Operation::merge:
         return run_merge(step);
-    case Operation::page_out:
-    case Operation::page_in:
+    case Operation::offload:
+    case Operation::reload:
     case Operation::release:
         return run_with_one(step);
     case Operation::schedule:
@@ -174,15 +174,15 @@ bool Trial::run_split(const Step& step) {
 bool Trial::run_with_one(const Step& step) {
     if (model_.snapshots().empty()) return false;
     const std::size_t chosen = static_cast<std::size_t>(step.style) % model_.snapshots().size();
-    if (step.operation == Operation::page_in) {
-        trace_.add("  page_in(snapshot ", chosen, ");\n");
-        const auto answer = subject_.page_in(chosen);
-        return carried_out(answer, model_.page_in(chosen));
+    if (step.operation == Operation::reload) {
+        trace_.add("  reload(snapshot ", chosen, ");\n");
+        const auto answer = subject_.reload(chosen);
+        return carried_out(answer, model_.reload(chosen));
     }
-    if (step.operation == Operation::page_out) {
-        trace_.add("  page_out(snapshot ", chosen, ");\n");
-        subject_.page_out(chosen, step.back);
-        model_.page_out(chosen);
+    if (step.operation == Operation::offload) {
+        trace_.add("  offload(snapshot ", chosen, ");\n");
+        subject_.offload(chosen, step.back);
+        model_.offload(chosen);
     } else {
         trace_.add("  release(snapshot ", chosen, ");\n");
         subject_.release(chosen);

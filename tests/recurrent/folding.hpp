@@ -162,8 +162,8 @@ inline std::vector<int> words(int count, int first_word = 1) {
 /// The handle of the state that s keeps at position p.
 template <class Memory>
 cellar::StateHandle handle_at(const Memory& memory, int s, int p) {
-    for (const cellar::KeptState& kept : memory.kept({s}))
-        if (kept.next.value == p) return memory.state({s}, kept.next);
+    for (const cellar::KeptState& kept : memory.kept(Sequence{s}))
+        if (kept.next.value == p) return memory.state(Sequence{s}, kept.next);
     return {-1, -1};
 }
 
@@ -177,7 +177,7 @@ bool holds(const Memory& memory, int s, int p, const std::vector<int>& words) {
 template <class Memory>
 std::vector<int> kept(const Memory& memory, int s) {
     std::vector<int> positions;
-    for (const cellar::KeptState& state : memory.kept({s})) positions.push_back(state.next.value);
+    for (const cellar::KeptState& state : memory.kept(Sequence{s})) positions.push_back(state.next.value);
     return positions;
 }
 
@@ -189,10 +189,10 @@ std::string portrait(const Memory& memory) {
     for (int s = 0; s < memory.sequences(); ++s) {
         all += "\nsequence";
         add(s);
-        add(memory.next({s}).value);
-        for (const cellar::KeptState& state : memory.kept({s})) {
+        add(memory.next(Sequence{s}).value);
+        for (const cellar::KeptState& state : memory.kept(Sequence{s})) {
             all += state.is_checkpoint ? "\n  checkpoint" : "\n  state";
-            const cellar::StateHandle handle = memory.state({s}, state.next);
+            const cellar::StateHandle handle = memory.state(Sequence{s}, state.next);
             add(state.next.value);
             add(state.slot);
             add(handle.generation);
@@ -207,8 +207,8 @@ std::string portrait(const Memory& memory) {
     add(now.checkpoints);
     add(now.bytes);
     add(now.snapshots);
-    add(now.paged_out);
-    add(now.paged_bytes);
+    add(now.offloaded);
+    add(now.offloaded_bytes);
     return all;
 }
 

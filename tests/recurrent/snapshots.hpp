@@ -21,7 +21,7 @@ inline void feed(Folding<>& memory, int sequence, int first, int count) {
 }
 
 inline auto state_of(const Folding<>& memory, int sequence) {
-    return numbers(memory, memory.state({sequence}));
+    return numbers(memory, memory.state(cellar::Sequence{sequence}));
 }
 
 } // namespace recurrent_test

@@ -20,13 +20,13 @@ TEST_CASE("rollback: the last states are kept, and a sequence can go back to any
     REQUIRE(feed(memory, text(0, 10, 1, 11)));
     CHECK(kept(memory, 0) == std::vector<int>{8, 9, 10, 11});
     for (int p = 0; p <= 12; ++p) {
-        CHECK(memory.can_resume({0}, {p}) == (p == 0 || (p >= 8 && p <= 11)));
-        CHECK(memory.resumable_prefix({0}, {p}).value == (p < 8 ? 0 : p > 11 ? 11 : p));
+        CHECK(memory.can_resume(cellar::Sequence{0}, Position{p}) == (p == 0 || (p >= 8 && p <= 11)));
+        CHECK(memory.resumable_prefix(cellar::Sequence{0}, Position{p}).value == (p < 8 ? 0 : p > 11 ? 11 : p));
     }
-    REQUIRE(memory.remove({0}, {9}, to_end));
+    REQUIRE(memory.remove(cellar::Sequence{0}, Position{9}, to_end));
     CHECK(kept(memory, 0) == std::vector<int>{8, 9});
     REQUIRE(feed(memory, {{0, 9, 77}}));
-    CHECK(numbers(memory, memory.state({0})) == numbers_after({1, 2, 3, 4, 5, 6, 7, 8, 9, 77}));
+    CHECK(numbers(memory, memory.state(cellar::Sequence{0})) == numbers_after({1, 2, 3, 4, 5, 6, 7, 8, 9, 77}));
     CHECK(kept(memory, 0) == std::vector<int>{8, 9, 10});
 }
 
@@ -37,41 +37,44 @@ TEST_CASE("rollback: drafted tokens can be rejected, round after round") {
         const auto at = static_cast<int>(accepted.size());
         REQUIRE(feed(memory, text(0, at, 4, 10 * round)));
         const int kept = 1 + round % 4;
-        REQUIRE(memory.remove({0}, {at + kept}, to_end));
+        REQUIRE(memory.remove(cellar::Sequence{0}, Position{at + kept}, to_end));
         for (int i = 0; i < kept; ++i) accepted.push_back(10 * round + i);
-        CHECK(numbers(memory, memory.state({0})) == numbers_after(accepted));
+        CHECK(numbers(memory, memory.state(cellar::Sequence{0})) == numbers_after(accepted));
     }
 }
 
 TEST_CASE("remove: everything or nothing can be removed; other ranges are refused without a change") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 16, .rollback = 1}};
     REQUIRE(feed(memory, text(0, 0, 6)));
-    REQUIRE(memory.copy_prefix({0}, {1}, 6));
+    REQUIRE(memory.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, Position{6}));
     const auto before = memory.statistics();
     const auto refusal = [&](int begin, Position end) {
-        return refusal_of(memory, [&] { return memory.remove({0}, {begin}, end); });
+        return refusal_of(memory, [&] { return memory.remove(cellar::Sequence{0}, Position{begin}, end); });
     };
     CHECK(refusal(3, to_end) == Reason::cannot_rewind);
-    CHECK(refusal(3, {6}) == Reason::cannot_rewind);
-    CHECK(refusal(2, {4}) == Reason::cannot_cut);
-    CHECK(refusal(0, {2}) == Reason::cannot_cut);
-    CHECK(refusal(0, {5}) == Reason::cannot_cut);
-    CHECK(memory.remove({0}, {2}, {2}).has_value());
-    CHECK(memory.remove({0}, {6}, to_end).has_value());
-    CHECK(memory.remove({0}, {9}, {12}).has_value());
+    CHECK(refusal(3, Position{6}) == Reason::cannot_rewind);
+    CHECK(refusal(2, Position{4}) == Reason::cannot_cut);
+    CHECK(refusal(0, Position{2}) == Reason::cannot_cut);
+    CHECK(refusal(0, Position{5}) == Reason::cannot_cut);
+    CHECK(memory.remove(cellar::Sequence{0}, Position{2}, Position{2}).has_value());
+    CHECK(memory.remove(cellar::Sequence{0}, Position{6}, to_end).has_value());
+    CHECK(memory.remove(cellar::Sequence{0}, Position{9}, Position{12}).has_value());
     CHECK(memory.statistics() == before);
     CHECK(kept(memory, 0) == std::vector<int>{5, 6});
-    REQUIRE(memory.remove({0}, {0}, {6}));
-    CHECK(memory.kept({0}).empty());
+    REQUIRE(memory.remove(cellar::Sequence{0}, Position{0}, Position{6}));
+    CHECK(memory.kept(cellar::Sequence{0}).empty());
     CHECK(holds(memory, 1, 6, words(6)));
     REQUIRE(feed(memory, text(0, 0, 2, 90))); // starts from zeros, in a used slot
     CHECK(holds(memory, 0, 2, words(2, 90)));
-    CHECK(violation_of([&] { (void)memory.remove({0}, {3}, {2}); })
+    CHECK(violation_of([&] { (void)memory.remove(cellar::Sequence{0}, Position{3}, Position{2}); })
           == "remove: positions [3, 2), expected 0 <= begin <= end");
-    CHECK(violation_of([&] { (void)memory.remove({2}, {0}, {2}); }) == "sequence 2, expected 0 to 1");
-    CHECK(violation_of([&] { (void)memory.restore({0}, Position{-1}); }) == "restore: position -1, expected 0 or more");
-    CHECK(violation_of([&] { (void)memory.can_resume({0}, {-1}); }) == "can_resume: position -1, expected 0 or more");
-    CHECK(violation_of([&] { (void)memory.resumable_prefix({0}, {-1}); })
+    CHECK(violation_of([&] { (void)memory.remove(cellar::Sequence{2}, Position{0}, Position{2}); })
+          == "sequence 2, expected 0 to 1");
+    CHECK(violation_of([&] { (void)memory.restore(cellar::Sequence{0}, Position{-1}); })
+          == "restore: position -1, expected 0 or more");
+    CHECK(violation_of([&] { (void)memory.can_resume(cellar::Sequence{0}, Position{-1}); })
+          == "can_resume: position -1, expected 0 or more");
+    CHECK(violation_of([&] { (void)memory.resumable_prefix(cellar::Sequence{0}, Position{-1}); })
           == "resumable_prefix: position -1, expected 0 or more");
     CHECK(holds(memory, 0, 2, words(2, 90)));
 }
@@ -81,24 +84,26 @@ TEST_CASE("copy_prefix: states are shared until a sequence continues") {
     REQUIRE(feed(memory, text(0, 0, 6)));
     REQUIRE(feed(memory, text(1, 0, 3, 40)));
     const auto before = memory.statistics().used;
-    REQUIRE(memory.copy_prefix({0}, {1}, 6));
+    REQUIRE(memory.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, Position{6}));
     CHECK(kept(memory, 1) == std::vector<int>{4, 5, 6});
-    CHECK(memory.state({1}) == memory.state({0}));
+    CHECK(memory.state(cellar::Sequence{1}) == memory.state(cellar::Sequence{0}));
     CHECK(memory.statistics().used == before - 3); // the states of sequence 1 are free, and nothing was copied
     REQUIRE(feed(memory, text(1, 6, 1, 99)));
     CHECK(holds(memory, 0, 6, words(6)));
-    CHECK(numbers(memory, memory.state({1})) == numbers_after({1, 2, 3, 4, 5, 6, 99}));
+    CHECK(numbers(memory, memory.state(cellar::Sequence{1})) == numbers_after({1, 2, 3, 4, 5, 6, 99}));
     REQUIRE(feed(memory, text(0, 6, 1, 7)));
     CHECK(holds(memory, 0, 7, words(7)));
-    CHECK(numbers(memory, memory.state({1})) == numbers_after({1, 2, 3, 4, 5, 6, 99}));
-    CHECK(violation_of([&] { (void)memory.copy_prefix({0}, {1}, -1); })
-          == "copy_prefix: the length is -1, expected 0 or more");
-    CHECK(violation_of([&] { (void)memory.copy_prefix({0}, {3}, 1); }) == "sequence 3, expected 0 to 2");
+    CHECK(numbers(memory, memory.state(cellar::Sequence{1})) == numbers_after({1, 2, 3, 4, 5, 6, 99}));
+    CHECK(violation_of([&] { (void)memory.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, Position{-1}); })
+          == "copy_prefix: up to position -1, expected 0 or more");
+    CHECK(violation_of([&] { (void)memory.copy_prefix(cellar::Sequence{0}, cellar::Sequence{3}, Position{1}); })
+          == "sequence 3, expected 0 to 2");
 }
 
 TEST_CASE("handles: a state can be read in place as long as it is kept") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 16}};
-    CHECK(violation_of([&] { memory.state({0}); }) == "state: sequence 0 has no state, expected one with tokens");
+    CHECK(violation_of([&] { memory.state(cellar::Sequence{0}); })
+          == "state: sequence 0 has no state, expected one with tokens");
     CHECK(violation_of([&] { memory.view<Wide>(0, {}); })
           == "view: generation 0 of the state in slot -1 is not kept, expected a handle to a kept state");
     CHECK(violation_of([&] {
@@ -106,22 +111,23 @@ TEST_CASE("handles: a state can be read in place as long as it is kept") {
           }) // that slot never held a state
           == "view: generation 0 of the state in slot 0 is not kept, expected a handle to a kept state");
     REQUIRE(feed(memory, text(0, 0, 3)));
-    const cellar::StateHandle handle = memory.state({0});
-    REQUIRE(memory.copy_prefix({0}, {1}, 3));
+    const cellar::StateHandle handle = memory.state(cellar::Sequence{0});
+    REQUIRE(memory.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, Position{3}));
     REQUIRE(feed(memory, text(0, 3, 1, 4)));
     CHECK(numbers(memory, handle) == numbers_after(words(3))); // sequence 1 keeps it
-    CHECK(memory.state({1}) == handle);
-    REQUIRE(memory.remove({1}, {0}, to_end));
+    CHECK(memory.state(cellar::Sequence{1}) == handle);
+    REQUIRE(memory.remove(cellar::Sequence{1}, Position{0}, to_end));
     const std::string gone = violation_of([&] { memory.view<Wide>(0, handle); });
     CHECK(gone == "view: generation 0 of the state in slot 0 is not kept, expected a handle to a kept state");
     REQUIRE(feed(memory, text(1, 0, 1))); // the slot has another state now
-    CHECK(memory.state({1}).slot == handle.slot);
+    CHECK(memory.state(cellar::Sequence{1}).slot == handle.slot);
     CHECK(violation_of([&] { memory.view<Wide>(0, handle); }) == gone);
     CHECK(violation_of([&] {
               memory.view<Wide>(0, {99, 0});
           })
           == "view: generation 0 of the state in slot 99 is not kept, expected a handle to a kept state");
-    CHECK(violation_of([&] { memory.view<Wide>(2, memory.state({1})); }) == "view: layer 2, expected 0 to 1");
+    CHECK(violation_of([&] { memory.view<Wide>(2, memory.state(cellar::Sequence{1})); })
+          == "view: layer 2, expected 0 to 1");
 }
 
 TEST_CASE("handles: only a state that is kept at the position has one") {
@@ -129,14 +135,14 @@ TEST_CASE("handles: only a state that is kept at the position has one") {
     REQUIRE(feed(memory, text(0, 0, 3)));
     REQUIRE(feed(memory, text(0, 3, 1, 4)));
     CHECK(kept(memory, 0) == std::vector<int>{3, 4});
-    CHECK(numbers(memory, memory.state({0}, {3})) == numbers_after(words(3)));
-    CHECK(memory.state({0}, {4}) == memory.state({0}));
+    CHECK(numbers(memory, memory.state(cellar::Sequence{0}, Position{3})) == numbers_after(words(3)));
+    CHECK(memory.state(cellar::Sequence{0}, Position{4}) == memory.state(cellar::Sequence{0}));
     for (const int p : {-1, 0, 2, 5})
-        CHECK(violation_of([&] { memory.state({0}, {p}); })
+        CHECK(violation_of([&] { memory.state(cellar::Sequence{0}, Position{p}); })
               == "state: sequence 0 at position " + std::to_string(p) + ", expected one of the positions of kept(s)");
-    CHECK(violation_of([&] { memory.state({1}, {0}); })
+    CHECK(violation_of([&] { memory.state(cellar::Sequence{1}, Position{0}); })
           == "state: sequence 1 at position 0, expected one of the positions of kept(s)");
-    CHECK(violation_of([&] { memory.state({2}, {3}); }) == "sequence 2, expected 0 to 1");
+    CHECK(violation_of([&] { memory.state(cellar::Sequence{2}, Position{3}); }) == "sequence 2, expected 0 to 1");
 }
 
 TEST_CASE("slots: there are enough for a batch of all sequences, with everything kept") {
@@ -223,7 +229,8 @@ TEST_CASE("overview: layers may have different extents") {
     }
     pass->commit();
     for (int s = 0; s < 2; ++s)
-        CHECK(static_cast<float>(memory.view<Small>(1, memory.state({s}))(39)) == static_cast<float>(100 * s + 39));
+        CHECK(static_cast<float>(memory.view<Small>(1, memory.state(cellar::Sequence{s}))(39))
+              == static_cast<float>(100 * s + 39));
 }
 
 TEST_CASE("initial states: sequences without a state start from the given values, and others do not change") {
@@ -250,7 +257,7 @@ TEST_CASE("initial states: sequences without a state start from the given values
     pass.commit();
 
     // A cleared sequence starts again from the initial values, which are zeros now.
-    REQUIRE(memory.remove({1}, {0}, to_end));
+    REQUIRE(memory.remove(cellar::Sequence{1}, Position{0}, to_end));
     memory.set_initial<Wide>(0, std::vector<float>(rows * columns));
     memory.set_initial<Small>(1, std::vector<cellar::half>(small));
     REQUIRE(feed(memory, text(1, 0, 2)));
@@ -266,9 +273,11 @@ TEST_CASE("a token that does not follow is refused, with the expected position")
     Folding<> memory{shape(), {.sequences = 2, .batch = 8}};
     REQUIRE(feed(memory, text(1, 0, 3)));
     const auto refusal = [&](const cellar_test::Text& tokens) { return memory.begin(batch_of(tokens)).error(); };
-    CHECK(refusal(text(0, 0, 1) + text(1, 4, 1)) == cellar::Refusal{Reason::not_next, -1, {1}, {3}});
-    CHECK(refusal(text(0, 0, 2) + text(0, 3, 1)) == cellar::Refusal{Reason::not_next, -1, {0}, {2}});
-    CHECK(memory.next({1}) == Position{3});
+    CHECK(refusal(text(0, 0, 1) + text(1, 4, 1))
+          == cellar::Refusal{Reason::not_next, -1, cellar::Sequence{1}, Position{3}});
+    CHECK(refusal(text(0, 0, 2) + text(0, 3, 1))
+          == cellar::Refusal{Reason::not_next, -1, cellar::Sequence{0}, Position{2}});
+    CHECK(memory.next(cellar::Sequence{1}) == Position{3});
 }
 
 } // namespace test_operations

@@ -22,12 +22,12 @@ TEST_CASE_TEMPLATE("pass: states continue from pass to pass, for each sequence",
         REQUIRE(feed(memory, text(0, 0, 3) + text(2, 0, 3, 50), in_place));
         CHECK(holds(memory, 0, 3, words(3)));
         CHECK(holds(memory, 2, 3, words(3, 50)));
-        CHECK(memory.kept({1}).empty());
+        CHECK(memory.kept(Sequence{1}).empty());
         REQUIRE(feed(memory, text(2, 3, 1, 53) + text(0, 3, 1, 4) + text(1, 0, 1, 90), in_place));
         CHECK(holds(memory, 0, 4, words(4)));
         CHECK(holds(memory, 1, 1, words(1, 90)));
         CHECK(holds(memory, 2, 4, words(4, 50)));
-        CHECK(memory.next({2}) == Position{4});
+        CHECK(memory.next(Sequence{2}) == Position{4});
     }
 }
 
@@ -66,7 +66,7 @@ TEST_CASE("pass: a dropped pass changes nothing, and the next one takes the same
         CHECK(memory.statistics() == before);
         CHECK(kept(memory, 0) == std::vector<int>{2, 3});
         CHECK(holds(memory, 0, 3, words(3)));
-        CHECK(memory.kept({1}).empty());
+        CHECK(memory.kept(Sequence{1}).empty());
     }
     CHECK(targets[0] == targets[1]);
     CHECK(targets[0].size() == 3);
@@ -161,7 +161,7 @@ TEST_CASE("pass: refusals name the reason and change nothing") {
     CHECK(memory.statistics() == before);
     CHECK(kept(memory, 0) == std::vector<int>{2, 3});
     CHECK(holds(memory, 0, 3, words(3)));
-    CHECK(memory.kept({1}).empty());
+    CHECK(memory.kept(Sequence{1}).empty());
     REQUIRE(feed(memory, text(0, 3, 2, 4) + text(1, 0, 2)));
     CHECK(holds(memory, 0, 5, words(5)));
 }
@@ -186,13 +186,13 @@ TEST_CASE("pass: the kept states of a long rollback move rarely, however many th
     Folding<> memory{shape(), {.sequences = 1, .batch = 1, .rollback = 100}};
     int moved = 0;
     for (int p = 0; p < 1000; ++p) {
-        const cellar::KeptState* const last = p == 0 ? nullptr : &memory.kept({0}).back();
+        const cellar::KeptState* const last = p == 0 ? nullptr : &memory.kept(Sequence{0}).back();
         REQUIRE(feed(memory, text(0, p, 1, p + 1)));
-        const auto kept = memory.kept({0});
+        const auto kept = memory.kept(Sequence{0});
         if (p > 0 && last != &kept[kept.size() - 2]) ++moved;
     }
     CHECK(moved <= 10);
-    CHECK(memory.kept({0}).size() == 101);
+    CHECK(memory.kept(Sequence{0}).size() == 101);
     for (const int p : {900, 950, 1000}) CHECK(holds(memory, 0, p, words(p)));
 }
 

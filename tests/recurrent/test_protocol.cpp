@@ -60,7 +60,7 @@ TEST_CASE("pass: one at a time, and unusable once it is over") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 6, .checkpoints = 1}};
     auto pass = memory.begin(batch_of(text(0, 0, 1)));
     REQUIRE(pass);
-    const cellar::Tokens other = batch_of(text(1, 0, 1));
+    const cellar::BatchBuilder other = batch_of(text(1, 0, 1));
     const std::string open = ": a pass is open, expected it to be committed or dropped first";
     CHECK(violation_of([&] { (void)memory.begin(other); }) == "begin" + open);
     CHECK(violation_of([&] { memory.reserve(1).drop(); }) == "reserve" + open);
@@ -73,33 +73,35 @@ TEST_CASE("pass: one at a time, and unusable once it is over") {
 TEST_CASE("pass: while one is open, every other operation is a violation, and it can be committed all the same") {
     Folding<> memory{shape(), {.sequences = 2, .batch = 6, .rollback = 1, .checkpoints = 1, .snapshots = 1}};
     REQUIRE(feed(memory, text(0, 0, 3)));
-    cellar::StateSnapshot paged = memory.snapshot({0}).value();
-    memory.page_out(paged);
-    cellar::StateSnapshot snapshot = memory.snapshot({0}).value();
+    cellar::StateSnapshot offloaded = memory.snapshot(cellar::Sequence{0}).value();
+    memory.offload(offloaded);
+    cellar::StateSnapshot snapshot = memory.snapshot(cellar::Sequence{0}).value();
     const auto tokens = text(0, 3, 2, 4) + text(1, 0, 1);
     auto pass = memory.begin(batch_of(tokens));
     REQUIRE(pass);
     const std::string during = portrait(memory);
     const std::string open = ": a pass is open, expected it to be committed or dropped first";
-    CHECK(violation_of([&] { (void)memory.remove({0}, {0}, cellar::to_end); }) == "remove" + open);
-    CHECK(violation_of([&] { (void)memory.copy_prefix({0}, {1}, 3); }) == "copy_prefix" + open);
-    CHECK(violation_of([&] { (void)memory.checkpoint({0}); }) == "checkpoint" + open);
-    CHECK(violation_of([&] { (void)memory.schedule({0}, {5}); }) == "schedule" + open);
-    CHECK(violation_of([&] { memory.unschedule({0}, {5}); }) == "unschedule" + open);
-    CHECK(violation_of([&] { (void)memory.snapshot({0}); }) == "snapshot" + open);
-    CHECK(violation_of([&] { (void)memory.restore({1}, snapshot); }) == "restore" + open);
-    CHECK(violation_of([&] { (void)memory.restore({1}, paged, {3}); }) == "restore" + open);
-    CHECK(violation_of([&] { (void)memory.restore({0}, Position{2}); }) == "restore" + open);
-    CHECK(violation_of([&] { memory.page_out(snapshot); }) == "page_out" + open);
-    CHECK(violation_of([&] { (void)memory.page_in(paged); }) == "page_in" + open);
-    CHECK_FALSE(snapshot.is_paged_out());
-    CHECK(paged.is_paged_out());
+    CHECK(violation_of([&] { (void)memory.remove(cellar::Sequence{0}, Position{0}, cellar::to_end); })
+          == "remove" + open);
+    CHECK(violation_of([&] { (void)memory.copy_prefix(cellar::Sequence{0}, cellar::Sequence{1}, Position{3}); })
+          == "copy_prefix" + open);
+    CHECK(violation_of([&] { (void)memory.checkpoint(cellar::Sequence{0}); }) == "checkpoint" + open);
+    CHECK(violation_of([&] { (void)memory.schedule(cellar::Sequence{0}, Position{5}); }) == "schedule" + open);
+    CHECK(violation_of([&] { memory.unschedule(cellar::Sequence{0}, Position{5}); }) == "unschedule" + open);
+    CHECK(violation_of([&] { (void)memory.snapshot(cellar::Sequence{0}); }) == "snapshot" + open);
+    CHECK(violation_of([&] { (void)memory.restore(cellar::Sequence{1}, snapshot); }) == "restore" + open);
+    CHECK(violation_of([&] { (void)memory.restore(cellar::Sequence{1}, offloaded, Position{3}); }) == "restore" + open);
+    CHECK(violation_of([&] { (void)memory.restore(cellar::Sequence{0}, Position{2}); }) == "restore" + open);
+    CHECK(violation_of([&] { memory.offload(snapshot); }) == "offload" + open);
+    CHECK(violation_of([&] { (void)memory.reload(offloaded); }) == "reload" + open);
+    CHECK_FALSE(snapshot.is_offloaded());
+    CHECK(offloaded.is_offloaded());
     CHECK(portrait(memory) == during);
     fold(*pass, tokens);
     pass->commit();
     CHECK(holds(memory, 0, 5, words(5)));
     CHECK(holds(memory, 1, 1, words(1)));
-    REQUIRE(memory.restore({1}, snapshot));
+    REQUIRE(memory.restore(cellar::Sequence{1}, snapshot));
     CHECK(holds(memory, 1, 3, words(3)));
 }
 
@@ -122,12 +124,12 @@ TEST_CASE("pass: broken preconditions are named") {
           == "begin: token 0 has sequence 2, expected 0 to 1");
     CHECK(violation_of([&] { (void)memory.begin(batch_of(text(0, -1, 1))); })
           == "begin: token 0 has position -1, expected 0 to 2147483646");
-    const std::vector<Position> one{{0}};
+    const std::vector<Position> one{Position{0}};
     CHECK(violation_of([&] {
               (void)memory.begin({one, {}});
           })
           == "begin: 0 sequences, expected one for each of 1 positions");
-    const std::vector<Sequence> same{{0}};
+    const std::vector<Sequence> same{cellar::Sequence{0}};
     const int groups[] = {0, 0};
     CHECK(violation_of([&] {
               (void)memory.begin({one, same, groups});

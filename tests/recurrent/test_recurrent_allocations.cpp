@@ -33,7 +33,7 @@ std::int64_t allocations_of(std::int32_t sequences, std::int32_t rollback, std::
             int& position = next[static_cast<std::size_t>(s)];
             for (int i = 0; i < 1 + (round + s) % 3 / 2; ++i) tokens.push_back({s, position++, round});
         }
-        const cellar::Tokens batch = batch_of(tokens);
+        const cellar::BatchBuilder batch = batch_of(tokens);
         counting = round > 100;
         for (const bool committed : {false, true}) {
             auto pass = memory.begin(batch);
@@ -49,7 +49,7 @@ std::int64_t allocations_of(std::int32_t sequences, std::int32_t rollback, std::
 std::int64_t bytes_of_begin(std::int32_t size, const std::vector<Token>& tokens) {
     Folding<> memory{shape(),
                      {.sequences = size, .batch = size, .rollback = 1, .checkpoints = size, .checkpoint_interval = 16}};
-    const cellar::Tokens batch = batch_of(tokens);
+    const cellar::BatchBuilder batch = batch_of(tokens);
     allocated_bytes = 0;
     counting = true;
     const bool opened = memory.begin(batch).has_value();
@@ -82,10 +82,11 @@ TEST_CASE("allocations: a commit makes none, however many states the pass adds")
         allocations = 0;
         for (int round = 0; round < 1000; ++round) {
             const int s = round % 2;
-            const int next = memory.next({s}).value;
+            const int next = memory.next(cellar::Sequence{s}).value;
             if (draw() % 16 == 0) {
-                const auto to = memory.resumable_prefix({s}, {static_cast<int>(draw() % 64)});
-                REQUIRE(memory.remove({s}, to, cellar::to_end));
+                const auto to =
+                    memory.resumable_prefix(cellar::Sequence{s}, cellar::Position{static_cast<int>(draw() % 64)});
+                REQUIRE(memory.remove(cellar::Sequence{s}, to, cellar::to_end));
                 continue;
             }
             const auto tokens = text(s, next, 1 + static_cast<int>(draw() % (draw() % 8 == 0 ? 40 : 4)), 1);

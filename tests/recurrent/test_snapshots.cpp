@@ -18,14 +18,14 @@ TEST_CASE("a snapshot of a state survives its sequence, and takes a slot of its 
     feed(states, 0, 0, 5);
     const auto expected = state_of(states, 0);
     const Slot used = states.statistics().used;
-    const StateSnapshot snapshot = states.snapshot({0}).value();
+    const StateSnapshot snapshot = states.snapshot(Sequence{0}).value();
     CHECK(snapshot.from() == Position{0});
     CHECK(snapshot.to() == Position{5});
     CHECK(states.statistics().used == used);
     feed(states, 0, 5, 3);
     feed(states, 1, 0, 2);
-    REQUIRE(states.restore({1}, snapshot));
-    CHECK(states.next({1}) == Position{5});
+    REQUIRE(states.restore(Sequence{1}, snapshot));
+    CHECK(states.next(Sequence{1}) == Position{5});
     CHECK(state_of(states, 1) == expected);
     feed(states, 1, 5, 3);
     CHECK(state_of(states, 1) == state_of(states, 0));
@@ -36,7 +36,7 @@ TEST_CASE("a snapshot of a state gives up its slot when it is destroyed") {
     feed(states, 0, 0, 5);
     const Slot used = states.statistics().used;
     {
-        const StateSnapshot snapshot = states.snapshot({0}).value();
+        const StateSnapshot snapshot = states.snapshot(Sequence{0}).value();
         feed(states, 0, 5, 3); // the slot is the snapshot's alone now
         CHECK(states.statistics().used == used + 1);
     }
@@ -46,9 +46,9 @@ TEST_CASE("a snapshot of a state gives up its slot when it is destroyed") {
 TEST_CASE("a restored sequence keeps no checkpoint that was scheduled before") {
     Folding<> states{shape(), {.sequences = 1, .batch = 8, .checkpoints = 1, .snapshots = 1}};
     feed(states, 0, 0, 2);
-    const StateSnapshot snapshot = states.snapshot({0}).value();
-    REQUIRE(states.schedule({0}, {5}));
-    REQUIRE(states.restore({0}, snapshot));
+    const StateSnapshot snapshot = states.snapshot(Sequence{0}).value();
+    REQUIRE(states.schedule(Sequence{0}, Position{5}));
+    REQUIRE(states.restore(Sequence{0}, snapshot));
     feed(states, 0, 2, 4);
     CHECK(states.statistics().checkpoints == 0);
 }
@@ -58,46 +58,49 @@ TEST_CASE("a snapshot of a state is refused where no state is kept, or if there 
     feed(states, 0, 0, 5);
     feed(states, 1, 0, 3);
     const auto refusal = [&](auto operation) { return refusal_of(states, operation); };
-    CHECK(refusal([&] { return states.snapshot({0}, {0}, {3}); }) == Refusal{Reason::cannot_rewind});
-    CHECK(refusal([&] { return states.snapshot({0}, {0}, {6}); }) == Refusal{Reason::cannot_rewind});
-    StateSnapshot before = states.snapshot({0}, {0}, {4}).value();
-    std::optional<StateSnapshot> now = states.snapshot({0}).value();
-    CHECK(refusal([&] { return states.snapshot({0}); }) == Refusal{Reason::too_many_snapshots});
-    CHECK(refusal([&] { return states.restore({1}, *now, {4}); }) == Refusal{Reason::cannot_rewind});
-    CHECK(refusal([&] { return states.split(*now, {4}); }) == Refusal{Reason::cannot_split});
+    CHECK(refusal([&] { return states.snapshot(Sequence{0}, Position{0}, Position{3}); })
+          == Refusal{Reason::cannot_rewind});
+    CHECK(refusal([&] { return states.snapshot(Sequence{0}, Position{0}, Position{6}); })
+          == Refusal{Reason::cannot_rewind});
+    StateSnapshot before = states.snapshot(Sequence{0}, Position{0}, Position{4}).value();
+    std::optional<StateSnapshot> now = states.snapshot(Sequence{0}).value();
+    CHECK(refusal([&] { return states.snapshot(Sequence{0}); }) == Refusal{Reason::too_many_snapshots});
+    CHECK(refusal([&] { return states.restore(Sequence{1}, *now, Position{4}); }) == Refusal{Reason::cannot_rewind});
+    CHECK(refusal([&] { return states.split(*now, Position{4}); }) == Refusal{Reason::cannot_split});
     CHECK(before.to() == Position{4});
     CHECK(now->to() == Position{5});
     REQUIRE(states.merge(before, *std::move(now))); // the later one takes its place
     CHECK(before.to() == Position{5});
-    CHECK(states.snapshot({0}).has_value());
+    CHECK(states.snapshot(Sequence{0}).has_value());
 }
 
 TEST_CASE("without a snapshot, a recurrent memory goes back to a state that it keeps") {
     Folding<> states = memory(0);
     feed(states, 0, 0, 5);
-    CHECK(refusal_of(states, [&] { return states.restore({0}, Position{3}); }) == Refusal{Reason::cannot_rewind});
-    REQUIRE(states.restore({0}, Position{4}));
-    CHECK(states.next({0}) == Position{4});
+    CHECK(refusal_of(states, [&] { return states.restore(Sequence{0}, Position{3}); })
+          == Refusal{Reason::cannot_rewind});
+    REQUIRE(states.restore(Sequence{0}, Position{4}));
+    CHECK(states.next(Sequence{0}) == Position{4});
 }
 
 TEST_CASE("mistakes with snapshots of states are violations") {
     std::optional<Folding<>> states = memory(2);
     Folding<> other = memory(3);
     feed(*states, 0, 0, 2);
-    StateSnapshot snapshot = states->snapshot({0}).value();
-    StateSnapshot gone = other.snapshot({0}).value();
+    StateSnapshot snapshot = states->snapshot(Sequence{0}).value();
+    StateSnapshot gone = other.snapshot(Sequence{0}).value();
     const StateSnapshot moved = std::move(gone);
     const auto message = [](auto call) { return violation_of([&] { (void)call(); }); };
-    CHECK(message([&] { return states->restore({0}, snapshot, {3}); })
+    CHECK(message([&] { return states->restore(Sequence{0}, snapshot, Position{3}); })
           == "restore: position 3, expected 0 to 2, within the snapshot");
-    CHECK(message([&] { return states->restore({2}, snapshot); }) == "sequence 2, expected 0 to 1");
-    CHECK(message([&] { return states->restore({0}, moved); })
+    CHECK(message([&] { return states->restore(Sequence{2}, snapshot); }) == "sequence 2, expected 0 to 1");
+    CHECK(message([&] { return states->restore(Sequence{0}, moved); })
           == "restore: the snapshot, up to position 0, is of another memory, which has 11 slots, expected one of this "
              "memory, which has 10");
     CHECK(message([&] { return gone.to(); }) == "the snapshot was moved from, expected one that was not");
     CHECK(message([&] { return states->merge(snapshot, std::move(snapshot)); })
           == "merge: the snapshots are one and the same, expected two");
-    StateSnapshot earlier = states->snapshot({0}, {0}, {0}).value();
+    StateSnapshot earlier = states->snapshot(Sequence{0}, Position{0}, Position{0}).value();
     CHECK(message([&] { return states->merge(snapshot, std::move(earlier)); })
           == "merge: the child ends at position 0, expected at least 2, where the parent ends");
     CHECK(earlier.to() == Position{0});
@@ -105,7 +108,7 @@ TEST_CASE("mistakes with snapshots of states are violations") {
         const auto pass = states->reserve(1);
         const std::string open = ": a pass is open, expected it to be committed or dropped first";
         CHECK(message([&] { return states->merge(earlier, std::move(snapshot)); }) == "merge" + open);
-        CHECK(message([&] { return states->split(snapshot, {1}); }) == "split" + open);
+        CHECK(message([&] { return states->split(snapshot, Position{1}); }) == "split" + open);
     }
     CHECK(snapshot.to() == Position{2});
     states.reset();

@@ -98,8 +98,8 @@ TEST_CASE("YaRN's ramp stays within the pairs and is never empty") {
               {1.0, 0.025, 0.0025, 0.00025});
 }
 
-// 64 rotary elements, base 10000, factor 4, 131072 positions. Pair 22.51 would make 32 full rotations, pair 34.55 one, but
-// the last pair is 31. The ramp goes from 22 to 35.
+// 64 rotary elements, base 10000, factor 4, 131072 positions. Pair 22.51 would make 32 full rotations, pair 34.55 one,
+// but the last pair is 31. The ramp goes from 22 to 35.
 TEST_CASE("YaRN's ramp may end behind the last pair") {
     const auto plain = cellar::rope_frequencies(64);
     const auto scaled = cellar::yarn_scaled(plain, 1e4, {.factor = 4, .original_context = 131072});

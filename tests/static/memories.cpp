@@ -32,7 +32,7 @@ struct MemoryOf {
     MemoryOf& operator=(MemoryOf&&) noexcept;
     Result<P> begin(const Batch&);
     P reserve(std::int32_t);
-    Result<void> copy_prefix(Sequence, Sequence, std::int32_t);
+    Result<void> copy_prefix(Sequence, Sequence, Position);
     Result<void> remove(Sequence, Position, Position);
     Position next(Sequence) const;
     bool can_resume(Sequence, Position) const;
@@ -54,18 +54,18 @@ struct MemoryOf {
 
     struct Snapshot {};
     using Restore = op::Restore<Snapshot>;
-    using PageOut = op::PageOut<Snapshot>;
-    using PageIn = op::PageIn<Snapshot>;
+    using Offload = op::Offload<Snapshot>;
+    using Reload = op::Reload<Snapshot>;
     Result<Snapshot> snapshot(Sequence, Position, Position);
     Result<Prepared<op::Snapshot>> prepare(op::Snapshot);
     Result<Prepared<Restore>> prepare(Restore);
     Result<Prepared<op::Remove>> prepare(op::Rewind);
-    Result<Prepared<PageOut>> prepare(PageOut);
-    Result<Prepared<PageIn>> prepare(PageIn);
+    Result<Prepared<Offload>> prepare(Offload);
+    Result<Prepared<Reload>> prepare(Reload);
     Snapshot finish(Prepared<op::Snapshot>) noexcept;
     void finish(Prepared<Restore>) noexcept;
-    void finish(Prepared<PageOut>) noexcept;
-    void finish(Prepared<PageIn>) noexcept;
+    void finish(Prepared<Offload>) noexcept;
+    void finish(Prepared<Reload>) noexcept;
 };
 using Complete = MemoryOf<Pass>;
 
@@ -151,12 +151,12 @@ CELLAR_WITHOUT(Pass, finish_commit, TwoPhasePass);
 
 CELLAR_WITHOUT(Complete, snapshot, HasSnapshots);
 static_assert(!TwoPhaseSnapshots<Unprepared<op::Snapshot>> && !TwoPhaseSnapshots<Unprepared<op::Rewind>>);
-static_assert(!TwoPhaseSnapshots<Unprepared<Complete::Restore>> && !TwoPhaseSnapshots<Unprepared<Complete::PageOut>>);
-static_assert(!TwoPhaseSnapshots<Unprepared<Complete::PageIn>> && !TwoPhaseSnapshots<Unrefused<Complete::PageOut>>);
+static_assert(!TwoPhaseSnapshots<Unprepared<Complete::Restore>> && !TwoPhaseSnapshots<Unprepared<Complete::Offload>>);
+static_assert(!TwoPhaseSnapshots<Unprepared<Complete::Reload>> && !TwoPhaseSnapshots<Unrefused<Complete::Offload>>);
 static_assert(!TwoPhaseSnapshots<Throwing<op::Snapshot, Complete::Snapshot>>);
 static_assert(!TwoPhaseSnapshots<Throwing<Complete::Restore, void>>);
-static_assert(!TwoPhaseSnapshots<Throwing<Complete::PageOut, void>>);
-static_assert(!TwoPhaseSnapshots<Throwing<Complete::PageIn, void>>);
+static_assert(!TwoPhaseSnapshots<Throwing<Complete::Offload, void>>);
+static_assert(!TwoPhaseSnapshots<Throwing<Complete::Reload, void>>);
 struct OtherSnapshot : Complete {
     using Complete::finish;
     void finish(Prepared<op::Snapshot>) noexcept;

@@ -23,7 +23,7 @@ struct WithoutResumablePrefix : Mamba {
     void resumable_prefix() const {}
 };
 struct CopyPrefixWithoutResult : Cache<> {
-    void copy_prefix(Sequence, Sequence, std::int32_t) {}
+    void copy_prefix(Sequence, Sequence, Position) {}
 };
 
 } // namespace
@@ -57,8 +57,8 @@ static_assert(!Memory<CopyPrefixWithoutResult>);
 // `copy_prefix` of every memory returns a result, even if it never refuses.
 template <class M>
 concept returns_result = requires(M& memory) {
-    memory.copy_prefix({0}, {1}, 1) ? 0 : 1;
-    memory.copy_prefix({0}, {1}, 1).has_value() ? 0 : 1;
+    memory.copy_prefix(Sequence{0}, Sequence{1}, Position{1}) ? 0 : 1;
+    memory.copy_prefix(Sequence{0}, Sequence{1}, Position{1}).has_value() ? 0 : 1;
 };
 static_assert(returns_result<Cache<>> && returns_result<Mamba> && returns_result<EncoderMemory<>>);
 static_assert(returns_result<Hybrid<Repeat<Cache<>, Mamba>, Cache<>, Mamba>>);

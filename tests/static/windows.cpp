@@ -28,10 +28,10 @@ static_assert(!std::is_default_constructible_v<ChunkedAttention<>>);
 static_assert(!std::is_convertible_v<int, ChunkedAttention<>>);
 
 // The laws hold at compile time.
-static_assert(SlidingWindow<4>{}.oldest_visible({9}) == Position{6});
-static_assert(SlidingWindow<4>{}.oldest_visible({2}) == Position{0});
-static_assert(ChunkedAttention<4>{}.oldest_visible({9}) == Position{8});
-static_assert(FullCausal{}.oldest_kept({9}) == Position{0});
+static_assert(SlidingWindow<4>{}.oldest_visible(Position{9}) == Position{6});
+static_assert(SlidingWindow<4>{}.oldest_visible(Position{2}) == Position{0});
+static_assert(ChunkedAttention<4>{}.oldest_visible(Position{9}) == Position{8});
+static_assert(FullCausal{}.oldest_kept(Position{9}) == Position{0});
 
 namespace {
 

@@ -30,7 +30,7 @@ namespace detail {
 } // namespace detail
 
 /// The tokens of one forward pass: a position and a sequence for each, with any mix of sequences. `begin` reads the
-/// lists and does not keep them; `Tokens` is a batch with memory of its own. `Positions` says which positions are
+/// lists and does not keep them; `BatchBuilder` is a batch with memory of its own. `Positions` says which positions are
 /// accepted.
 struct Batch {
     IdSpan<Position> positions;

@@ -12,15 +12,26 @@
 #include <cstdint>
 #include <string_view> // std::hash
 
+/// The constructors of ids: explicit, so that `{3}` is neither a position nor a sequence, and as cheap as a number
+/// without optimisation, too.
+#if defined(__GNUC__)
+#define CELLAR_ID CELLAR_FUNCTION __attribute__((always_inline))
+#else
+#define CELLAR_ID CELLAR_FUNCTION
+#endif
+
 namespace cellar {
 
 /// A token's place in its sequence, counted from 0.
 struct Position {
     std::int32_t value = 0;
 
+    Position() = default;
+    CELLAR_ID explicit constexpr Position(std::int32_t p) : value{p} {}
+
     constexpr auto operator<=>(const Position&) const = default;
-    friend constexpr Position operator+(Position p, std::int32_t n) { return {p.value + n}; }
-    friend constexpr Position operator-(Position p, std::int32_t n) { return {p.value - n}; }
+    friend constexpr Position operator+(Position p, std::int32_t n) { return Position{p.value + n}; }
+    friend constexpr Position operator-(Position p, std::int32_t n) { return Position{p.value - n}; }
     friend constexpr std::int32_t operator-(Position a, Position b) { return a.value - b.value; }
 };
 
@@ -31,12 +42,18 @@ inline constexpr Position to_end{INT32_MAX};
 struct Sequence {
     std::int32_t value = 0;
 
+    Sequence() = default;
+    CELLAR_ID explicit constexpr Sequence(std::int32_t s) : value{s} {}
+
     constexpr auto operator<=>(const Sequence&) const = default;
 };
 
 /// As the last argument of `remove`: by how many positions the keys of later tokens are rotated back.
 struct RotateBy {
     std::int32_t positions = 0;
+
+    RotateBy() = default;
+    CELLAR_ID explicit constexpr RotateBy(std::int32_t n) : positions{n} {}
 };
 
 /// The index of the place that holds one token's key and value, the same in every layer.

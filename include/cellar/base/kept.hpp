@@ -12,13 +12,13 @@
 
 namespace cellar::detail {
 
-/// The data of a snapshot that is paged out.
-class PagedData {
+/// The data of a snapshot that is offloaded.
+class OffloadedData {
 public:
-    PagedData() = default;
-    PagedData(const PagedData&) = delete;
-    PagedData& operator=(const PagedData&) = delete;
-    virtual ~PagedData() = default;
+    OffloadedData() = default;
+    OffloadedData(const OffloadedData&) = delete;
+    OffloadedData& operator=(const OffloadedData&) = delete;
+    virtual ~OffloadedData() = default;
 
     virtual std::int64_t bytes() const = 0;
 
@@ -27,7 +27,7 @@ public:
 };
 
 struct FinishAndDelete {
-    void operator()(PagedData* data) const noexcept {
+    void operator()(OffloadedData* data) const noexcept {
         data->finish_work();
         delete data;
     }
@@ -43,16 +43,16 @@ enum class Resuming {
     anywhere ///< nothing: the inputs of an encoder
 };
 
-/// What a snapshot owns, in place or paged out. A table fills in the rest, which depends on the memory.
+/// What a snapshot owns, in place or offloaded. A table fills in the rest, which depends on the memory.
 template <class TheTable>
 struct Kept {
     using Table = TheTable;
 
-    bool is_paged_out() const { return data != nullptr; }
+    bool is_offloaded() const { return data != nullptr; }
 
-    std::unique_ptr<PagedData> data{}; ///< null if it is in place
-    Table* table = nullptr;            ///< null before something is owned, and after the table is destroyed
-    std::size_t index = 0;             ///< among those of the table that are in place, or among those that are not
+    std::unique_ptr<OffloadedData> data{}; ///< null if it is in place
+    Table* table = nullptr;                ///< null before something is owned, and after the table is destroyed
+    std::size_t index = 0;                 ///< among those of the table that are in place, or among those that are not
 };
 
 /// A table of what snapshots own. All of them live at fixed addresses. `Table` derives from it, and has `give(kept)`,
@@ -66,25 +66,25 @@ public:
     KeptLists(const KeptLists&) = delete;
     KeptLists& operator=(const KeptLists&) = delete;
     ~KeptLists() {
-        for (const List* list : {&in_place_, &paged_out_})
+        for (const List* list : {&in_place_, &offloaded_})
             for (Kept* kept : *list) kept->table = nullptr;
     }
 
     /// In no particular order.
     const List& in_place() const { return in_place_; }
-    const List& paged_out() const { return paged_out_; }
+    const List& offloaded() const { return offloaded_; }
 
-    /// Room for one more that is paged out. May throw.
-    void prepare_adopt() { reserve_one(paged_out_); }
+    /// Room for one more that is offloaded. May throw.
+    void prepare_adopt() { reserve_one(offloaded_); }
     /// Takes over what no table has, with its data.
-    void finish_adopt(Kept& kept, UnownedData<PagedData> data) noexcept {
+    void finish_adopt(Kept& kept, UnownedData<OffloadedData> data) noexcept {
         kept.data.reset(data.release());
         add(kept);
     }
 
     /// Gives up what it owns, and takes it off the table.
     void release(Kept& kept) noexcept {
-        kept.is_paged_out() ? kept.data->finish_work() : static_cast<Table&>(*this).give(kept);
+        kept.is_offloaded() ? kept.data->finish_work() : static_cast<Table&>(*this).give(kept);
         remove(kept);
     }
 
@@ -107,19 +107,19 @@ protected:
         kept.table = nullptr;
     }
     /// What is in place again has no use for its data.
-    UnownedData<PagedData> remove_with_data(Kept& kept) noexcept {
-        if (kept.is_paged_out()) remove(kept);
-        return UnownedData<PagedData>{kept.data.release()};
+    UnownedData<OffloadedData> remove_with_data(Kept& kept) noexcept {
+        if (kept.is_offloaded()) remove(kept);
+        return UnownedData<OffloadedData>{kept.data.release()};
     }
 
 private:
     static void reserve_one(List& list) {
         if (list.size() == list.capacity()) list.reserve(2 * list.size() + 1);
     }
-    List& list_of(const Kept& kept) { return kept.is_paged_out() ? paged_out_ : in_place_; }
+    List& list_of(const Kept& kept) { return kept.is_offloaded() ? offloaded_ : in_place_; }
 
     List in_place_;
-    List paged_out_;
+    List offloaded_;
 };
 
 struct ReleaseKept {

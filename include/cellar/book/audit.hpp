@@ -26,7 +26,7 @@ inline std::string recount(const std::string& owner, const PositionRuns& runs, s
     std::int32_t tokens = 0;
     Position last{-1};
     std::string fault;
-    runs.for_each({0}, to_end, [&](Position p, Cell cell, std::int32_t n) {
+    runs.for_each(Position{0}, to_end, [&](Position p, Cell cell, std::int32_t n) {
         if (p < last) fault = owner + ": position " + text(p) + " comes after " + text(last);
         if (cell < 0 || cell + n > cells) fault = owner + ": no such cell " + text(cell);
         last = p + (n - 1);
@@ -41,7 +41,7 @@ inline std::string recount(const std::string& owner, const PositionRuns& runs, s
 /// The same for all sequences and snapshots of a table.
 inline std::string recount_all(const CellTable& table, std::vector<std::int32_t>& owners) {
     for (std::int32_t s = 0; s < table.sequences(); ++s)
-        if (std::string fault = recount("sequence " + text(s), table.record({s}).runs, owners); !fault.empty())
+        if (std::string fault = recount("sequence " + text(s), table.record(Sequence{s}).runs, owners); !fault.empty())
             return fault;
     for (const KeptCells* kept : table.snapshots().in_place()) {
         const std::string owner = "snapshot " + text(kept->index);

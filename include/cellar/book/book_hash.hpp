@@ -14,7 +14,7 @@ namespace cellar::detail {
 
 inline void add_runs(Digest& digest, const PositionRuns& runs) {
     digest.add(runs.tokens());
-    runs.for_each({0}, to_end,
+    runs.for_each(Position{0}, to_end,
                   [&](Position position, Cell cell, std::int32_t n) { digest.add(position).add(cell).add(n); });
 }
 
@@ -24,15 +24,15 @@ inline std::uint64_t book_hash(const CellTable& table, const Schedules& schedule
     Digest digest;
     digest.add(table.cells()).add(table.free().count());
     for (std::int32_t s = 0; s < table.sequences(); ++s) {
-        add_runs(digest, table.record({s}).runs);
-        digest.add(table.record({s}).cut);
-        for (const Position p : schedules.of({s})) digest.add(p);
+        add_runs(digest, table.record(Sequence{s}).runs);
+        digest.add(table.record(Sequence{s}).cut);
+        for (const Position p : schedules.of(Sequence{s})) digest.add(p);
     }
     std::uint64_t kept_in_any_order = 0;
-    for (const auto* list : {&table.snapshots().in_place(), &table.snapshots().paged_out()})
+    for (const auto* list : {&table.snapshots().in_place(), &table.snapshots().offloaded()})
         for (const KeptCells* kept : *list) {
             Digest one;
-            one.add(kept->from).add(kept->to).add(kept->is_paged_out() ? 1 : 0);
+            one.add(kept->from).add(kept->to).add(kept->is_offloaded() ? 1 : 0);
             add_runs(one, kept->runs);
             kept_in_any_order += one.value();
         }

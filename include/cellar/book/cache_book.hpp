@@ -121,14 +121,14 @@ public:
         if (schedules_.remove(s, p, p)) forget_old(s);
     }
 
-    bool prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        return table_.prepare_copy_prefix(from, to, length);
+    bool prepare_copy_prefix(Sequence from, Sequence to, Position end) {
+        return table_.prepare_copy_prefix(from, to, end);
     }
     /// `to` gives up its schedules, too.
-    void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
+    void finish_copy_prefix(Sequence from, Sequence to, Position end) noexcept {
         if (from == to) return;
-        table_.finish_copy_prefix(from, to, length);
-        cut(to, std::min(next(from), Position{length}));
+        table_.finish_copy_prefix(from, to, end);
+        cut(to, std::min(next(from), end));
         if (schedules_.empty()) return;
         unschedule_all(to);
         forget_old(to); // which `from` may keep for its own schedules
@@ -156,11 +156,11 @@ public:
         cut(removal.sequence, removal.next);
     }
     /// Decides whether s can be restored at p, which lies within the snapshot, and reserves room for it. If the
-    /// snapshot is paged out, the result has room for the cells of its rows. Refuses with `cannot_resume`,
+    /// snapshot is offloaded, the result has room for the cells of its rows. Refuses with `cannot_resume`,
     /// `cannot_share` and `full`.
     Result<TrivialList<Cell>> prepare_restore(Sequence s, const KeptCells& kept, Position p, Resuming resuming) {
         if (const Result<void> can = check_restore(s, kept, p, resuming); !can) return can.error();
-        if (!kept.is_paged_out()) {
+        if (!kept.is_offloaded()) {
             table_.prepare_restore(s, kept);
             return TrivialList<Cell>{};
         }
@@ -168,11 +168,11 @@ public:
         if (!cells) return Refusal{.reason = cells.error().reason, .sequence = s};
         return cells;
     }
-    /// s keeps no schedules, and goes on at p, whatever it has below. If the snapshot is paged out, fills in the cells.
+    /// s keeps no schedules, and goes on at p, whatever it has below. If the snapshot is offloaded, fills in the cells.
     void finish_restore(Sequence s, const KeptCells& kept, Position p, TrivialList<Cell>& cells) noexcept {
         unschedule_all(s);
         cut(s, p);
-        if (!kept.is_paged_out()) return table_.finish_restore(s, kept, p);
+        if (!kept.is_offloaded()) return table_.finish_restore(s, kept, p);
         table_.finish_restore_rows(s, kept, p, cells);
     }
 
@@ -259,7 +259,7 @@ public:
             const SequenceRecord& r = table_.unchecked(s);
             const Position kept = window_.oldest_kept(pass_.in_part ? newest_in_part(r) : r.runs.last());
             if (window_.sinks() >= kept.value) continue;
-            any_scheduled ? forget_unscheduled(s, kept) : table_.forget(s, {window_.sinks()}, kept);
+            any_scheduled ? forget_unscheduled(s, kept) : table_.forget(s, Position{window_.sinks()}, kept);
         }
         close();
     }
@@ -345,12 +345,12 @@ private:
         const PositionRuns& runs = table_.record(s).runs;
         if (resuming == Resuming::checked && !resumes_with(runs, kept, p))
             return Refusal{.reason = Reason::cannot_resume, .sequence = s};
-        if (!kept.is_paged_out() && table_.would_repeat_cells(runs, kept, p))
+        if (!kept.is_offloaded() && table_.would_repeat_cells(runs, kept, p))
             return Refusal{.reason = Reason::cannot_share, .sequence = s};
         return {};
     }
 
-    void unschedule_all(Sequence s) noexcept { schedules_.remove(s, {0}, to_end); }
+    void unschedule_all(Sequence s) noexcept { schedules_.remove(s, Position{0}, to_end); }
 
     Result<void> check(const Batch& batch) {
         expect_batch(batch, size_.sequences);
@@ -479,7 +479,7 @@ private:
             visible = see(r, i, end, visible);
             if (!r.in_pass) {
                 r.in_pass = true;
-                r.expected = {0};
+                r.expected = Position{0};
                 pass_.distinct_sequences.push_back(sequences[i]);
             }
             const Position* const positions = pass_.positions.data();

@@ -34,7 +34,7 @@ public:
         for (const Sequence s : pass.distinct_sequences) {
             State& row = state(s);
             row.seen_from = to_end;
-            row.seen_to = {0};
+            row.seen_to = Position{0};
         }
         for (std::size_t i = 0; i < pass.positions.size(); ++i) {
             State& row = state(pass.sequences[i]);
@@ -79,7 +79,7 @@ private:
         trim(s, sinks_to, from, to, changes);
         changes.clear();
         if (row.sinks_to != sinks_to) {
-            append_tokens(s, runs, {0}, sinks_to);
+            append_tokens(s, runs, Position{0}, sinks_to);
             row.sinks = extent(s).size();
             row.sinks_to = sinks_to;
         }
@@ -114,10 +114,10 @@ private:
     void restart(Sequence s, Position from) {
         clear(s);
         State& row = state(s);
-        row.sinks_to = {0};
+        row.sinks_to = Position{0};
         row.sinks = 0;
         row.from = row.to = from;
-        row.changed = {0};
+        row.changed = Position{0};
     }
 
     void append_tokens(Sequence s, const PositionRuns& runs, Position from, Position to) {

@@ -154,8 +154,8 @@ public:
     bool is_too_scattered_for(std::int32_t n) { return n > 1 && n <= free().count() && pool_.find_run(n) < 0; }
 
     /// Checks the arguments and reserves room.
-    bool prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        CELLAR_EXPECTS(length >= 0, "copy_prefix: the length is ", length, ", expected 0 or more");
+    bool prepare_copy_prefix(Sequence from, Sequence to, Position end) {
+        CELLAR_EXPECTS(end.value >= 0, "copy_prefix: up to position ", end, ", expected 0 or more");
         const SequenceRecord& source = record(from);
         SequenceRecord& target = record(to);
         if (from == to) return false;
@@ -166,17 +166,17 @@ public:
         return allocated;
     }
 
-    /// `to` gives up its own cells and shares those of `from` below position `length`. No data moves. Nothing happens
+    /// `to` gives up its own cells and shares those of `from` below position `end`. No data moves. Nothing happens
     /// if both are the same sequence.
-    void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
+    void finish_copy_prefix(Sequence from, Sequence to, Position end) noexcept {
         if (from == to) return;
         const SequenceRecord& source = record(from);
         SequenceRecord& target = record(to);
-        forget(target, {0}, to_end);
-        target.runs.assign(source.runs, {length});
-        for_each_words(source, {0}, {length}, [&](const CellsOfWords& cells) { pool_.share(cells); });
+        forget(target, Position{0}, to_end);
+        target.runs.assign(source.runs, end);
+        for_each_words(source, Position{0}, end, [&](const CellsOfWords& cells) { pool_.share(cells); });
         target.visible.assign(source.visible);
-        target.visible.truncate(source.runs, {length});
+        target.visible.truncate(source.runs, end);
     }
 
     /// Reserves room for `finish_restore`.
@@ -188,7 +188,7 @@ public:
         if (!moved_in_place_ || kept.from == Position{0}) return false;
         TrivialList<Word> own(static_cast<std::size_t>(words_for(cells())));
         Word repeated = 0;
-        runs.for_each_word({0}, kept.from,
+        runs.for_each_word(Position{0}, kept.from,
                            [&](std::int64_t at, Word bits) { own[static_cast<std::size_t>(at)] |= bits; });
         kept.runs.for_each_word(
             kept.from, end, [&](std::int64_t at, Word bits) { repeated |= own[static_cast<std::size_t>(at)] & bits; });
@@ -283,7 +283,7 @@ public:
     void finish_defragment(const Defragmentation& defragmentation) noexcept {
         if (defragmentation.moves().empty()) return;
         pool_.finish_defragment(defragmentation);
-        for (RunChanges& noted : changes_) noted.add({0});
+        for (RunChanges& noted : changes_) noted.add(Position{0});
         for (SequenceRecord& r : sequences_) {
             defragmentation.relocate(r.runs);
             r.visible.reset();

@@ -49,7 +49,7 @@ public:
     /// O(runs + log moves for each one that moves).
     std::int64_t splits(const PositionRuns& runs) const {
         std::int64_t count = 0;
-        runs.for_each({0}, to_end, [&](Position, Cell cell, std::int32_t n) {
+        runs.for_each(Position{0}, to_end, [&](Position, Cell cell, std::int32_t n) {
             if (n > 1 && cell + n > used_) count += moves_up_to(cell + n - 1) - moves_up_to(cell);
         });
         return count;
@@ -58,7 +58,7 @@ public:
     /// Updates the runs of a sequence to the cells after the moves. Needs room for `splits` more.
     void relocate(PositionRuns& runs) const {
         const Move* move = moves().begin();
-        runs.relocate({0}, splits(runs), [&](Cell cell, std::int32_t n) -> CellRange {
+        runs.relocate(Position{0}, splits(runs), [&](Cell cell, std::int32_t n) -> CellRange {
             if (cell < used_) return {cell, std::min(n, used_ - cell)};
             move = move_of(cell, move);
             const Move& inside = *move;

@@ -12,7 +12,7 @@ namespace cellar::detail {
 class KeptTable;
 
 /// The cells that a snapshot owns, as a sequence owns its own: defragmentation moves them, and nothing else changes
-/// them. Or, if it is paged out, the rows of its data. `KeptTable` fills them in.
+/// them. Or, if it is offloaded, the rows of its data. `KeptTable` fills them in.
 struct KeptCells : Kept<KeptTable> {
     /// Of positions [the_from, the_to); with room for `count` runs.
     KeptCells(Position the_from, Position the_to, bool window, std::int64_t count)

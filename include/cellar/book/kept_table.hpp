@@ -20,7 +20,7 @@
 
 namespace cellar::detail {
 
-/// What snapshots own: cells of the pool in place, or, if they are paged out, data of their own. Only operations that
+/// What snapshots own: cells of the pool in place, or, if they are offloaded, data of their own. Only operations that
 /// begin with `prepare` allocate; they change nothing visible, and `finish` cannot fail if the pool has not changed in
 /// between.
 class KeptTable : public KeptLists<KeptTable, KeptCells> {
@@ -47,7 +47,7 @@ public:
 
     /// True if some of the kept cells have no other owner. O(words of 64 cells that they span).
     bool frees_cells(const KeptCells& kept) const {
-        return !kept.is_paged_out() && pool_.count_shared(kept.runs, kept.from, kept.to) < kept.runs.tokens();
+        return !kept.is_offloaded() && pool_.count_shared(kept.runs, kept.from, kept.to) < kept.runs.tokens();
     }
 
     /// How many kept tokens lie below `at`: the first row from there on. O(runs).
@@ -62,7 +62,7 @@ public:
     }
     /// `kept` gives them up to `tail`, which has its data by now. Rows of both are numbered from 0 on.
     void finish_split(KeptCells& kept, KeptCells& tail) noexcept {
-        fill(tail, kept.runs, tail, kept.is_paged_out() ? -tokens_below(kept, tail.from) : 0);
+        fill(tail, kept.runs, tail, kept.is_offloaded() ? -tokens_below(kept, tail.from) : 0);
         add(tail);
         kept.runs.erase(tail.from, to_end);
         kept.to = tail.from;
@@ -70,10 +70,10 @@ public:
 
     /// Room for `runs` runs that begin where `kept` ends.
     void prepare_join(KeptCells& kept, std::int64_t runs) { kept.runs.reserve(runs + 2); }
-    /// Adds what `tail` has, which then owns nothing. Both are in place or both are paged out: then the rows of `tail`
+    /// Adds what `tail` has, which then owns nothing. Both are in place or both are offloaded: then the rows of `tail`
     /// follow those of `kept`.
     void finish_join(KeptCells& kept, KeptCells& tail) noexcept {
-        fill(kept, tail.runs, tail, kept.is_paged_out() ? kept.runs.tokens() : 0);
+        fill(kept, tail.runs, tail, kept.is_offloaded() ? kept.runs.tokens() : 0);
         kept.to = tail.to;
         remove(tail);
     }
@@ -86,7 +86,7 @@ public:
     };
 
     /// Kept cells, in order, and their runs with rows, numbered from 0 on, in place of cells. O(tokens).
-    Rows prepare_page_out(const KeptCells& kept) {
+    Rows prepare_offload(const KeptCells& kept) {
         Rows rows{{}, PositionRuns{kept.runs.runs() + 2}};
         rows.places.reserve(static_cast<std::size_t>(kept.rows()));
         kept.runs.for_each(kept.from, kept.to, [&](Position position, Cell cell, std::int32_t n) {
@@ -97,14 +97,14 @@ public:
         return rows;
     }
     /// Gives up the cells. `data` has the rows from now on.
-    void finish_page_out(KeptCells& kept, Rows& rows, UnownedData<PagedData> data) noexcept {
+    void finish_offload(KeptCells& kept, Rows& rows, UnownedData<OffloadedData> data) noexcept {
         release(kept);
         std::swap(kept.runs, rows.runs);
         finish_adopt(kept, std::move(data));
     }
 
     /// Room for the cells of all rows. Refuses with `full`.
-    Result<Rows> prepare_page_in(const KeptCells& kept) {
+    Result<Rows> prepare_reload(const KeptCells& kept) {
         const std::int32_t n = kept.rows();
         if (n > pool_.free().count()) return Reason::full;
         Rows rows{{}, PositionRuns{pieces_of(kept, n)}};
@@ -113,8 +113,8 @@ public:
         return rows;
     }
     /// Takes cells for all rows. Returns the data. What no table has yet has none, but its runs number rows.
-    UnownedData<PagedData> finish_page_in(KeptCells& kept, Rows& rows) noexcept {
-        UnownedData<PagedData> data = remove_with_data(kept);
+    UnownedData<OffloadedData> finish_reload(KeptCells& kept, Rows& rows) noexcept {
+        UnownedData<OffloadedData> data = remove_with_data(kept);
         pool_.take(kept.rows(), -1, rows.places);
         for_each_piece(kept, kept.to, rows.places,
                        [&](Position position, Cell cell, std::int32_t n) { rows.runs.insert(position, cell, n); });

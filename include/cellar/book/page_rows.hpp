@@ -47,7 +47,7 @@ public:
             const std::int32_t last = positions.back() % page_size_ + 1;
             add_to_batch(s, {positions.front() % page_size_, last, (extent(s).size() - 1) * page_size_ + last});
         }
-        return {-1};
+        return Sequence{-1};
     }
 
 private:

@@ -26,8 +26,8 @@ public:
     bool empty() const { return runs_.empty(); }
     std::int32_t tokens() const { return tokens_; }
     std::int64_t runs() const { return runs_.size(); }
-    Position first() const { return {runs_[0].position}; }
-    Position last() const { return {runs_.back().last()}; }
+    Position first() const { return Position{runs_[0].position}; }
+    Position last() const { return Position{runs_.back().last()}; }
 
     /// The cell of the first token; -1 if there is none.
     Cell first_cell() const { return empty() ? -1 : runs_[0].cell; }
@@ -253,13 +253,13 @@ public:
     /// The smallest q such that every position in [q, p) has a token. O(log runs).
     Position covered_from(Position p) const {
         const std::int64_t i = first_starting_at(p.value) - 1;
-        return {i < 0 || runs_[i].last() < p.value - 1 ? p.value : covered_since(runs_[i])};
+        return Position{i < 0 || runs_[i].last() < p.value - 1 ? p.value : covered_since(runs_[i])};
     }
 
     /// The first position without a token. O(log runs).
     Position covered_to() const {
         const std::int64_t i = runs_.first_not([this](const Run& r) { return covered_since(r) == 0; });
-        return {i == 0 ? 0 : runs_[i - 1].last() + 1};
+        return Position{i == 0 ? 0 : runs_[i - 1].last() + 1};
     }
 
     /// The largest p up to which both have the same tokens in the same cells. O(runs up to there).
@@ -271,7 +271,7 @@ public:
     /// One more than the last position below p that has a token; 0 if there is none. O(log runs).
     Position end_before(Position p) const {
         const std::int64_t i = first_starting_at(p.value) - 1;
-        return {i < 0 ? 0 : std::min(runs_[i].last() + 1, p.value)};
+        return Position{i < 0 ? 0 : std::min(runs_[i].last() + 1, p.value)};
     }
 
 private:

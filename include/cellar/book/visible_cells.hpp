@@ -31,9 +31,9 @@ public:
         const std::int32_t sinks = std::min(sinks_, to.value);
         const std::int32_t begin = std::max(from.value, sinks_);
         const std::int32_t end = std::max(begin, to.value);
-        if (sinks_seen_.to.value != sinks) slide(runs, sinks_seen_, {{0}, {sinks}});
+        if (sinks_seen_.to.value != sinks) slide(runs, sinks_seen_, {Position{0}, Position{sinks}});
         if (window_seen_.from.value != begin || window_seen_.to.value != end)
-            slide(runs, window_seen_, {{begin}, {end}});
+            slide(runs, window_seen_, {Position{begin}, Position{end}});
     }
 
     /// The sequence gets a token behind its last one, and a query at it sees positions from `from` on. Returns false,

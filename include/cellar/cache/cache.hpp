@@ -6,7 +6,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/base/page_to.hpp>
+#include <cellar/base/offload_to.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/book/cell_table.hpp>
@@ -87,7 +87,7 @@ public:
           Where where = Where::current()) requires(BorrowsMemory<Backend>)
         : state_{[&] {
               const detail::Caller caller{where};
-              CELLAR_EXPECTS(!memory.empty(), "memory: of 0 layers, expected of all ", shape.layers());
+              CELLAR_EXPECTS(!memory.empty(), "memory: of 0 layers, expected of all ", detail::resolved(shape).layers);
               return std::make_unique<State>(std::move(shape), limits, window, std::move(shift), std::move(backend),
                                              memory);
           }()} {}
@@ -126,12 +126,12 @@ public:
         state().reserve_lists(cells, page_size);
     }
 
-    /// `to` gives up its own cells and shares those of `from` below position `length` (all, if `from` is shorter). No
-    /// data moves, and it never refuses. Nothing happens if both are the same sequence. Whatever the length, O(all runs
-    /// of both + 64-cell words they span + cells / 8192), where a run is neighbouring positions in neighbouring cells.
-    /// Throws `std::bad_alloc`, with nothing changed, if there is no memory for the runs of `to`.
-    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
-        return detail::perform(*this, op::CopyPrefix{from, to, length}, where);
+    /// `to` gives up its own cells and shares those of `from` below position `end` (all, with `to_end` or if `from` is
+    /// shorter). No data moves, and it never refuses. Nothing happens if both are the same sequence. In any case O(all
+    /// runs of both + 64-cell words they span + cells / 8192), where a run is neighbouring positions in neighbouring
+    /// cells. Throws `std::bad_alloc`, with nothing changed, if there is no memory for the runs of `to`.
+    Result<void> copy_prefix(Sequence from, Sequence to, Position end, Where where = Where::current()) {
+        return detail::perform(*this, op::CopyPrefix{from, to, end}, where);
     }
 
     /// The position of the next token of s: after its last one, or where `remove`, `copy_prefix` or `restore` cut it,
@@ -180,7 +180,7 @@ public:
     /// runs. `to_end`: up to the next token of s. If a pass that ends at `to` forgets tokens, the snapshot has what
     /// such a pass keeps, and begins at 0 (see `CellSnapshot::from`). Refuses with `cannot_resume` if s could not
     /// resume at `to`, and, unless positions may have gaps, if `to` is more than next(s).
-    Result<CellSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
+    Result<CellSnapshot> snapshot(Sequence s, Position from = Position{0}, Position to = to_end,
                                   Where where = Where::current()) {
         return detail::perform(*this, op::Snapshot{s, from, to}, where);
     }
@@ -211,8 +211,8 @@ public:
     /// `snapshot.from()`, or the window would be incomplete. Refuses with `cannot_share` if a token of the snapshot has
     /// another position in s by now: `remove` moved it without rotating its key, and s would have it twice.
     ///
-    /// A snapshot that is paged out stays so: its rows are copied to cells that s alone owns (enqueued; see
-    /// `page_out`; costs as `page_in`). Refuses with `full` if too few cells are free, those that s gives up included.
+    /// A snapshot that is offloaded stays so: its rows are copied to cells that s alone owns (enqueued; see
+    /// `offload`; costs as `reload`). Refuses with `full` if too few cells are free, those that s gives up included.
     Result<void> restore(Sequence s, const CellSnapshot& snapshot, Position to, Where where = Where::current()) {
         return detail::perform(*this, op::Restore<CellSnapshot>{s, snapshot, to}, where);
     }
@@ -231,9 +231,9 @@ public:
     /// has a whole window), it takes the place of `parent`. May allocate. O(runs of `child`; if `remove` moved a token
     /// without rotating its key, runs of both + cells / 64). Refuses with `cannot_share` if a token had two positions.
     ///
-    /// If one of them is paged out, `parent` stays where it is. If `parent` is in place, it gets cells for the rows of
-    /// `child`, and `merge` refuses with `full` if there are too few. If it is paged out, both are copied to new memory
-    /// of the same kind (`PageTo`), and the old is given up afterwards. Blocks. A `child` that takes the place of
+    /// If one of them is offloaded, `parent` stays where it is. If `parent` is in place, it gets cells for the rows of
+    /// `child`, and `merge` refuses with `full` if there are too few. If it is offloaded, both are copied to new memory
+    /// of the same kind (`OffloadTo`), and the old is given up afterwards. Blocks. A `child` that takes the place of
     /// `parent` stays where it is.
     Result<void> merge(CellSnapshot& parent, CellSnapshot&& child, Where where = Where::current()) {
         return detail::perform(*this, op::Merge<CellSnapshot>{parent, child}, where);
@@ -243,29 +243,29 @@ public:
     /// list of runs. Refuses with `cannot_split` if a pass that ends at its end forgets tokens. If the sequence had
     /// forgotten some, both parts lack them: `restore` refuses where the window would be incomplete.
     ///
-    /// A snapshot that is paged out stays so. Its rows are copied to new memory of the same kind (`PageTo`) for the two
-    /// parts, and the old is given up afterwards. Blocks.
+    /// A snapshot that is offloaded stays so. Its rows are copied to new memory of the same kind (`OffloadTo`) for the
+    /// two parts, and the old is given up afterwards. Blocks.
     Result<CellSnapshot> split(CellSnapshot& snapshot, Position at, Where where = Where::current()) {
         return detail::perform(*this, op::Split<CellSnapshot>{snapshot, at}, where);
     }
 
     /// Moves the keys and values of the snapshot to memory of its own, and gives up its cells. The memory is one block
     /// for all keys and one for all values. Throws `std::bad_alloc`, with nothing changed, if there is none.
-    /// Does nothing if the snapshot is paged out already. Enqueues; blocks if the data goes to memory of the host that
+    /// Does nothing if the snapshot is offloaded already. Enqueues; blocks if the data goes to memory of the host that
     /// the backend's work cannot reach. O(runs + tokens); each row is copied once, by way of a buffer if it blocks.
-    void page_out(CellSnapshot& snapshot, PageTo to = PageTo::host, Where where = Where::current()) {
-        static_assert(holds_data, "page_out: this cache has no keys and values (its backend is NoData), expected a "
+    void offload(CellSnapshot& snapshot, OffloadTo to = OffloadTo::host, Where where = Where::current()) {
+        static_assert(holds_data, "offload: this cache has no keys and values (its backend is NoData), expected a "
                                   "backend with memory; or drop the snapshot, and copy the rows of its cells yourself");
-        detail::perform(*this, op::PageOut<CellSnapshot>{snapshot, to}, where).value();
+        detail::perform(*this, op::Offload<CellSnapshot>{snapshot, to}, where).value();
     }
 
-    /// Brings a snapshot that is paged out back into cells, which any number of sequences may share. Does nothing if it
+    /// Brings a snapshot that is offloaded back into cells, which any number of sequences may share. Does nothing if it
     /// is in place already. Blocks. Refuses with `full` if there are too few free cells. O(runs + tokens), and what
-    /// `begin` needs to find cells; each row is copied once, as by `page_out`.
-    Result<void> page_in(CellSnapshot& snapshot, Where where = Where::current()) {
-        static_assert(holds_data, "page_in: this cache has no keys and values (its backend is NoData), so none of its "
-                                  "snapshots is paged out; expected a backend with memory");
-        return detail::perform(*this, op::PageIn<CellSnapshot>{snapshot}, where);
+    /// `begin` needs to find cells; each row is copied once, as by `offload`.
+    Result<void> reload(CellSnapshot& snapshot, Where where = Where::current()) {
+        static_assert(holds_data, "reload: this cache has no keys and values (its backend is NoData), so none of its "
+                                  "snapshots is offloaded; expected a backend with memory");
+        return detail::perform(*this, op::Reload<CellSnapshot>{snapshot}, where);
     }
 
     /// Moves the cells in use to [0, n) with the fewest moves possible (enqueued). Never needed to avoid `full`; it
@@ -326,21 +326,23 @@ public:
     /// position + count) lie in cells [cell, cell + count). O(runs).
     template <class F>
     void visit_cells(Sequence s, F&& f, Where where = Where::current()) const {
-        runs(s, where).for_each({0}, to_end, std::forward<F>(f));
+        runs(s, where).for_each(Position{0}, to_end, std::forward<F>(f));
     }
     /// The same for each snapshot that is in place. Sequences may own its cells, too. O(runs of all snapshots).
     template <class F>
     void visit_kept_cells(F&& f, Where where = Where::current()) const {
-        for (const detail::KeptCells* kept : table(where).snapshots().in_place()) kept->runs.for_each({0}, to_end, f);
+        for (const detail::KeptCells* kept : table(where).snapshots().in_place())
+            kept->runs.for_each(Position{0}, to_end, f);
     }
 
+    /// With `layers` and `each_layer`, however it was given.
     const CacheShape& shape(Where where = Where::current()) const { return state(where).shape; }
     const CacheLimits& limits(Where where = Where::current()) const { return state(where).limits; }
     /// The window with its defaults filled in.
     const Window& window(Where where = Where::current()) const { return state(where).book.window(); }
     const Backend& backend(Where where = Where::current()) const { return state(where).backend; }
 
-    int layers(Where where = Where::current()) const { return shape(where).layers(); }
+    int layers(Where where = Where::current()) const { return shape(where).layers; }
     std::int32_t sequences(Where where = Where::current()) const { return limits(where).sequences; }
 
     /// All cells, free or not.
@@ -361,7 +363,7 @@ public:
     Pass finish(Opening&& opening);
     Attempt<op::CopyPrefix> prepare(const op::CopyPrefix& copy) {
         state().expect_no_pass("copy_prefix");
-        return {copy, state().book.prepare_copy_prefix(copy.from, copy.to, copy.length)};
+        return {copy, state().book.prepare_copy_prefix(copy.from, copy.to, copy.end)};
     }
     void finish(op::CopyPrefix&& copy) noexcept;
     Attempt<detail::Removal> prepare(const op::Remove& remove);
@@ -397,7 +399,7 @@ public:
         return table().snapshots().frees_cells(snapshot.kept_in(table().snapshots(), "restore"));
     }
     std::int64_t occupied_bytes(const CellSnapshot& snapshot) const {
-        return snapshot.is_paged_out() ? snapshot.bytes() : state().stores.row_bytes() * snapshot.tokens();
+        return snapshot.is_offloaded() ? snapshot.bytes() : state().stores.row_bytes() * snapshot.tokens();
     }
 
     /// For files and transfers, which are cellar's own.
@@ -521,7 +523,7 @@ void Cache<Layout, Window, Shift, Backend>::finish(detail::Removal&& removal) no
 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
 void Cache<Layout, Window, Shift, Backend>::finish(op::CopyPrefix&& copy) noexcept {
-    state().book.finish_copy_prefix(copy.from, copy.to, copy.length);
+    state().book.finish_copy_prefix(copy.from, copy.to, copy.end);
 }
 
 } // namespace cellar

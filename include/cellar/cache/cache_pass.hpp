@@ -67,7 +67,7 @@ public:
         const detail::Caller caller{where};
         const std::size_t index = state().store_index("put", layer);
         expect_own_memory("put", layer);
-        const LayerShape& shape = state().shape[layer];
+        const LayerShape& shape = state().layer_shape(layer);
         using Store = typename State::Store;
         const auto keys = checked_rows<typename Store::Keys::Format>("keys", layer, k, shape.kv_heads, shape.key_dim);
         const auto values =
@@ -153,7 +153,7 @@ public:
 
 private:
     void expect_own_memory(const char* call, int layer) const {
-        const int owner = state().shape[layer].shares_layer;
+        const int owner = state().layer_shape(layer).shares_layer;
         CELLAR_EXPECTS(owner < 0, call, ": ", Base::name()(layer), " shares the memory of layer ", owner,
                        ", expected a ", call, " to that one");
     }

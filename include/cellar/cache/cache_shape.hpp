@@ -2,71 +2,68 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
-#include <cellar/base/trivial_list.hpp>
+#include <cellar/base/named_only.hpp>
 #include <cellar/layout/layer_shape.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <vector>
 
 namespace cellar {
 
-/// The keys and values of one token, layer by layer.
-class CacheShape {
-public:
-    /// All layers alike. `value_dim` is `key_dim` unless given.
-    CacheShape(int layers, int kv_heads, int key_dim,
-               const std::source_location& where = std::source_location::current())
-        : CacheShape{layers, kv_heads, key_dim, key_dim, where} {}
-    CacheShape(int layers, int kv_heads, int key_dim, int value_dim,
-               const std::source_location& where = std::source_location::current())
-        : layers_(static_cast<std::size_t>(layers > 0 ? layers : 0), LayerShape{kv_heads, key_dim, value_dim}) {
-        check(where);
-    }
+/// The keys and values of one token, layer by layer. All layers alike, `{.layers = 32, .kv_heads = 8, .head_dim =
+/// 128}`, or each with its own shape, `{.each_layer = {{.kv_heads = 8, .key_dim = 128, .value_dim = 128}, ...}}`.
+struct CacheShape {
+    NamedOnly named_only{};
+    int layers = 0;
+    int kv_heads = 0;
+    int head_dim = 0;   ///< elements of a key of one head
+    int value_dim = -1; ///< elements of a value of one head; 0: the layers store keys alone; -1: as many as of a key
+    /// If this is given, nothing else is needed. A layer with `shares_layer` reads the memory of that earlier layer.
+    std::vector<LayerShape> each_layer{};
 
-    /// Each layer with its own shape. A layer with `shares_layer` reads the memory of that earlier layer.
-    explicit CacheShape(const std::vector<LayerShape>& layers,
-                        const std::source_location& where = std::source_location::current()) {
-        layers_.append(layers.data(), layers.data() + layers.size());
-        check(where);
+    constexpr LayerShape operator[](int layer) const {
+        const int count = each_layer.empty() ? layers : static_cast<int>(each_layer.size());
+        CELLAR_EXPECTS(layer >= 0 && layer < count, "layer ", layer, ", expected 0 to ", count - 1);
+        if (!each_layer.empty()) return each_layer[static_cast<std::size_t>(layer)];
+        return {kv_heads, head_dim, value_dim == -1 ? head_dim : value_dim};
     }
-
-    int layers() const { return static_cast<int>(layers_.size()); }
-
-    const LayerShape& operator[](int layer) const {
-        CELLAR_EXPECTS(layer >= 0 && layer < layers(), "layer ", layer, ", expected 0 to ", layers() - 1);
-        return layers_[static_cast<std::size_t>(layer)];
-    }
-
-private:
-    void check(const std::source_location& where) const {
-        const detail::Caller caller{where};
-        CELLAR_EXPECTS(!layers_.empty(), "shape: no layers, expected at least 1");
-        for (std::size_t i = 0; i < layers_.size(); ++i) check(i);
-    }
-    void check(std::size_t i) const {
-        const LayerShape& layer = layers_[i];
-        CELLAR_EXPECTS(layer.kv_heads > 0 && layer.key_dim > 0 && layer.value_dim >= 0, "shape: layer ", i, " has ",
-                       layer.kv_heads, " heads, a key_dim of ", layer.key_dim, " and a value_dim of ", layer.value_dim,
-                       ", expected at least 1, 1 and 0");
-        // So that the bytes of any possible number of cells fit into 64 bits.
-        const std::int64_t row = std::int64_t{layer.kv_heads} * std::max(layer.key_dim, layer.value_dim);
-        CELLAR_EXPECTS(row < (1 << 28), "shape: layer ", i, " has rows of ", row,
-                       " elements, expected fewer than 2^28");
-        if (layer.shares_layer == -1) return;
-        CELLAR_EXPECTS(layer.shares_layer >= 0 && static_cast<std::size_t>(layer.shares_layer) < i, "shape: layer ", i,
-                       " shares layer ", layer.shares_layer, ", expected an earlier one, or -1");
-        const LayerShape& owner = layers_[static_cast<std::size_t>(layer.shares_layer)];
-        CELLAR_EXPECTS(owner.shares_layer < 0, "shape: layer ", i, " shares layer ", layer.shares_layer,
-                       ", expected one with memory of its own, but that one shares layer ", owner.shares_layer);
-        CELLAR_EXPECTS(owner.kv_heads == layer.kv_heads && owner.key_dim == layer.key_dim
-                           && owner.value_dim == layer.value_dim,
-                       "shape: layer ", i, " shares layer ", layer.shares_layer, ", expected the same heads and dims");
-    }
-
-    detail::TrivialList<LayerShape> layers_;
 };
+
+namespace detail {
+
+constexpr void check_layer(const std::vector<LayerShape>& layers, std::size_t i) {
+    const LayerShape& layer = layers[i];
+    CELLAR_EXPECTS(layer.kv_heads > 0 && layer.key_dim > 0 && layer.value_dim >= 0, "shape: layer ", i, " has ",
+                   layer.kv_heads, " heads, a key_dim of ", layer.key_dim, " and a value_dim of ", layer.value_dim,
+                   ", expected at least 1, 1 and 0");
+    // So that the bytes of any possible number of cells fit into 64 bits.
+    const std::int64_t row = std::int64_t{layer.kv_heads} * std::max(layer.key_dim, layer.value_dim);
+    CELLAR_EXPECTS(row < (1 << 28), "shape: layer ", i, " has rows of ", row, " elements, expected fewer than 2^28");
+    if (layer.shares_layer == -1) return;
+    CELLAR_EXPECTS(layer.shares_layer >= 0 && static_cast<std::size_t>(layer.shares_layer) < i, "shape: layer ", i,
+                   " shares layer ", layer.shares_layer, ", expected an earlier one, or -1");
+    const LayerShape& owner = layers[static_cast<std::size_t>(layer.shares_layer)];
+    CELLAR_EXPECTS(owner.shares_layer < 0, "shape: layer ", i, " shares layer ", layer.shares_layer,
+                   ", expected one with memory of its own, but that one shares layer ", owner.shares_layer);
+    CELLAR_EXPECTS(owner.kv_heads == layer.kv_heads && owner.key_dim == layer.key_dim
+                       && owner.value_dim == layer.value_dim,
+                   "shape: layer ", i, " shares layer ", layer.shares_layer, ", expected the same heads and dims");
+}
+
+/// The same shape with `layers` and `each_layer` filled in, and checked.
+constexpr CacheShape resolved(CacheShape shape) {
+    const auto given = static_cast<int>(shape.each_layer.size());
+    CELLAR_EXPECTS(shape.layers > 0 || given > 0, "shape: no layers, expected at least 1");
+    CELLAR_EXPECTS(given == 0 || shape.layers == 0 || shape.layers == given, "shape: ", shape.layers,
+                   " layers, expected ", given, ", as many as are in each_layer");
+    if (given == 0) shape.each_layer.assign(static_cast<std::size_t>(shape.layers), shape[0]);
+    shape.layers = static_cast<int>(shape.each_layer.size());
+    for (std::size_t i = 0; i < shape.each_layer.size(); ++i) check_layer(shape.each_layer, i);
+    return shape;
+}
+
+} // namespace detail
 
 } // namespace cellar

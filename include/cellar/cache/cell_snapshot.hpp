@@ -13,7 +13,7 @@ namespace cellar {
 
 /// The tokens of a sequence of a memory with cells at positions [from, to), owned apart from the sequence: whatever
 /// happens to the sequence or to others, it does not change. It owns cells of the memory's pool, in place, as a
-/// sequence does, or, after `page_out`, a copy of their data. Its destructor gives them up.
+/// sequence does, or, after `offload`, a copy of their data. Its destructor gives them up.
 ///
 /// Move-only. It may outlive its memory, and can then only be destroyed or assigned to. It is used by the thread that
 /// uses the memory.

@@ -25,7 +25,7 @@ public:
     CellMap(const Memory& memory, bool colour)
         : colour_{colour}, owner_(static_cast<std::size_t>(memory.cells()), no_owner) {
         for (std::int32_t s = 0; s < memory.sequences(); ++s)
-            memory.visit_cells({s}, [&](Position, Cell cell, std::int32_t n) {
+            memory.visit_cells(Sequence{s}, [&](Position, Cell cell, std::int32_t n) {
                 for (Cell c = cell; c < cell + n; ++c) {
                     std::int32_t& owner = owner_[static_cast<std::size_t>(c)];
                     owner = owner == no_owner ? s : several;
@@ -101,9 +101,9 @@ std::string describe(const Memory& memory, bool colour, std::int32_t width) {
                         + " in " + counted(memory.layers(), "layer") + '\n';
     drawn += map.rows(width);
     for (std::int32_t s = 0; s < memory.sequences(); ++s) {
-        const auto range = memory.range({s});
+        const auto range = memory.range(Sequence{s});
         if (!range) continue;
-        drawn += map.symbol(s) + "  sequence " + std::to_string(s) + ": " + counted(memory.tokens({s}), "token")
+        drawn += map.symbol(s) + "  sequence " + std::to_string(s) + ": " + counted(memory.tokens(Sequence{s}), "token")
                  + ", positions " + std::to_string(range->first.value) + " to " + std::to_string(range->last.value)
                  + '\n';
     }

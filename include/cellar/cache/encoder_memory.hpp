@@ -110,7 +110,7 @@ public:
     /// Always 0: inputs are not tokens of the sequence. So `next` of a hybrid is that of its other members.
     Position next(Sequence s, Where where = Where::current()) const {
         static_cast<void>(Cells::next(s, where)); // checks s
-        return {0};
+        return Position{0};
     }
     /// Always true: inputs are never forgotten.
     bool can_resume(Sequence s, Position p, Where where = Where::current()) const {
@@ -134,8 +134,8 @@ public:
     /// As those of `Cache`. `snapshot` and `split` never refuse, and `restore` only with `full` or `cannot_share`. A
     /// snapshot up to `to_end` has all inputs; a `merge` to it drops its inputs from where the child begins on.
     using Cells::merge;
-    using Cells::page_in;
-    using Cells::page_out;
+    using Cells::offload;
+    using Cells::reload;
     using Cells::restore;
     using Cells::snapshot;
     using Cells::split;

@@ -52,9 +52,10 @@ constexpr std::int64_t cells_for(const CacheLimits& limits, const Window& window
 template <LayoutPolicy Layout, WindowPolicy Window = FullCausal>
 std::int64_t cache_bytes(const CacheShape& shape, const CacheLimits& limits, const Window& window = Window{}) {
     const std::int64_t cells = detail::cells_for<Layout>(limits, window);
+    const CacheShape all = detail::resolved(shape);
     std::int64_t bytes = 0;
-    for (int layer = 0; layer < shape.layers(); ++layer)
-        if (shape[layer].shares_layer < 0) bytes += layer_bytes<Layout>(shape[layer], cells);
+    for (const LayerShape& layer : all.each_layer)
+        if (layer.shares_layer < 0) bytes += layer_bytes<Layout>(layer, cells);
     return bytes;
 }
 

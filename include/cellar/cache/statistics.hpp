@@ -27,8 +27,8 @@ struct CacheStatistics {
     std::int64_t tokens = 0;          ///< of all sequences; a shared cell counts once for each of them
     std::int32_t snapshots = 0;       ///< snapshots that own cells in place
     std::int64_t snapshot_tokens = 0; ///< tokens of snapshots in place; a shared cell counts once for each
-    std::int32_t paged_out = 0;       ///< snapshots that are paged out
-    std::int64_t paged_bytes = 0;     ///< of these, outside the cells
+    std::int32_t offloaded = 0;       ///< snapshots that are offloaded
+    std::int64_t offloaded_bytes = 0; ///< of these, outside the cells
     std::int64_t bytes = 0;           ///< of keys and values in all layers
 
     /// 0: all free cells are neighbours. Close to 1: they are scattered.
@@ -49,7 +49,7 @@ inline CacheStatistics statistics_of(const CellTable& table, Cell allocated, std
                           .longest_free_run = table.free().longest_run(),
                           .bytes = bytes};
     for (std::int32_t s = 0; s < table.sequences(); ++s) {
-        const std::int32_t tokens = table.record({s}).runs.tokens();
+        const std::int32_t tokens = table.record(Sequence{s}).runs.tokens();
         found.sequences += tokens != 0 ? 1 : 0;
         found.tokens += tokens;
     }
@@ -57,9 +57,9 @@ inline CacheStatistics statistics_of(const CellTable& table, Cell allocated, std
         ++found.snapshots;
         found.snapshot_tokens += kept->runs.tokens();
     }
-    for (const KeptCells* kept : table.snapshots().paged_out()) {
-        ++found.paged_out;
-        found.paged_bytes += kept->data->bytes();
+    for (const KeptCells* kept : table.snapshots().offloaded()) {
+        ++found.offloaded;
+        found.offloaded_bytes += kept->data->bytes();
     }
     return found;
 }

@@ -25,7 +25,7 @@
 
 namespace cellar {
 
-/// Writes the prefixes of a tree: tokens, salts, and their snapshots, in place or paged out. Tree and
+/// Writes the prefixes of a tree: tokens, salts, and their snapshots, in place or offloaded. Tree and
 /// memory are as they were. Blocks.
 template <PrefixTreeMemory M>
     requires(detail::SavesSnapshots<M>)
@@ -43,10 +43,10 @@ FileResult<void> save(const std::filesystem::path& path, PrefixTree<M>& tree, co
 }
 
 /// Reads prefixes that `save` wrote into a tree that has none. They are in place. As long as the memory has too little
-/// room, some are paged out, within `PrefixLimits::paged_bytes`. If that does not suffice, refuses with `full`. `s` is
-/// a sequence without tokens, which is used meanwhile, and has none afterwards. After an error, the tree has no prefix,
-/// and the memory is as it was, except for the contents of free cells. Blocks. Until it returns, it needs as much host
-/// memory as the file has data. Throws `std::bad_alloc`.
+/// room, some are offloaded, within `PrefixLimits::offloaded_bytes`. If that does not suffice, refuses with `full`. `s`
+/// is a sequence without tokens, which is used meanwhile, and has none afterwards. After an error, the tree has no
+/// prefix, and the memory is as it was, except for the contents of free cells. Blocks. Until it returns, it needs as
+/// much host memory as the file has data. Throws `std::bad_alloc`.
 template <PrefixTreeMemory M>
     requires(detail::SavesSnapshots<M>)
 FileResult<void> load(const std::filesystem::path& path, PrefixTree<M>& tree, Sequence s,

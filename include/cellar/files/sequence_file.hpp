@@ -39,7 +39,7 @@ namespace detail {
 template <class M>
 std::vector<Sequence> all_of(const M& memory) {
     std::vector<Sequence> all(static_cast<std::size_t>(memory.sequences()));
-    for (std::size_t s = 0; s < all.size(); ++s) all[s] = {static_cast<std::int32_t>(s)};
+    for (std::size_t s = 0; s < all.size(); ++s) all[s] = Sequence{static_cast<std::int32_t>(s)};
     return all;
 }
 

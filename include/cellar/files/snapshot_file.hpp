@@ -26,7 +26,7 @@
 namespace cellar {
 
 /// Writes a snapshot of `memory`, which is one of cellar's own or a hybrid of these, to a file; see docs/files.md. The
-/// snapshot may be in place or paged out, and stays so. Blocks. Data that is not paged out to the host passes through
+/// snapshot may be in place or offloaded, and stays so. Blocks. Data that is not offloaded to the host passes through
 /// 1 MiB of memory.
 template <detail::SavesSnapshots M, std::same_as<SnapshotOf<M>> Snapshot>
 FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapshot& snapshot,
@@ -46,12 +46,12 @@ template <detail::SavesSnapshots M>
 FileResult<void> save(const std::filesystem::path& path, M& memory, Sequence s, const SaveOptions& options = {},
                       const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
-    const auto snapshot = detail::snapshot_keeping_schedule(memory, s, {0}, to_end);
+    const auto snapshot = detail::snapshot_keeping_schedule(memory, s, Position{0}, to_end);
     if (!snapshot) return detail::refused(path, snapshot.error());
     return save(path, memory, *snapshot, options, where);
 }
 
-/// Reads a snapshot that `save` wrote. It is paged out on the host: `restore` copies it to a sequence, and `page_in`
+/// Reads a snapshot that `save` wrote. It is offloaded on the host: `restore` copies it to a sequence, and `reload`
 /// to cells or slots of its own. The memory may have another layout, backend, capacity or placement than the one that
 /// was saved. Elements of another type are converted, rounding to the nearest. Another window must see no position that
 /// the snapshot lacks. Anything else is `unsuitable`, and so are another model and other notes. Everything is checked

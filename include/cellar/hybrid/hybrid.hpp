@@ -4,7 +4,7 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/base/page_to.hpp>
+#include <cellar/base/offload_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/type_list.hpp>
 #include <cellar/hybrid/detail/hybrid_members.hpp>
@@ -109,11 +109,11 @@ public:
         return std::apply([&](auto&... pass) { return make_pass(tokens, std::move(pass)...); }, passes);
     }
 
-    /// `to` gives up what it has and shares what all members keep of `from` below position `length`; from `next(from)`
+    /// `to` gives up what it has and shares what all members keep of `from` below position `end`; from `next(from)`
     /// on, also inputs that wait for the next token. No data moves. Refuses with `cannot_rewind` if a recurrent member
     /// keeps no state there.
-    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
-        return detail::perform(*this, op::CopyPrefix{from, to, length}, where);
+    Result<void> copy_prefix(Sequence from, Sequence to, Position end, Where where = Where::current()) {
+        return detail::perform(*this, op::CopyPrefix{from, to, end}, where);
     }
 
     /// The position of the next token of s: the largest of what the members answer.
@@ -153,7 +153,7 @@ public:
 
     /// What all members store for s at positions [from, to), to be kept whatever happens to s. `to_end`: up to the next
     /// token of s, with the inputs that wait for it. No data moves. Refuses and costs as the members do, all or none.
-    Result<Snapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
+    Result<Snapshot> snapshot(Sequence s, Position from = Position{0}, Position to = to_end,
                               Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         return detail::perform(*this, op::Snapshot{s, from, to}, where);
     }
@@ -203,18 +203,18 @@ public:
 
     /// Moves what the snapshot owns out of the members, to memory of its own. Throws `std::bad_alloc`, with nothing
     /// changed, if there is no memory for it.
-    void page_out(Snapshot& snapshot, PageTo to = PageTo::host,
-                  Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
-        static_assert(holds_data, "page_out: a member has no keys and values (its backend is NoData), expected members "
+    void offload(Snapshot& snapshot, OffloadTo to = OffloadTo::host,
+                 Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
+        static_assert(holds_data, "offload: a member has no keys and values (its backend is NoData), expected members "
                                   "with memory");
-        detail::perform(*this, op::PageOut<Snapshot>{snapshot, to}, where).value();
+        detail::perform(*this, op::Offload<Snapshot>{snapshot, to}, where).value();
     }
 
-    /// Brings a snapshot that is paged out back into cells and slots of all members. Blocks. Refuses as they do.
-    Result<void> page_in(Snapshot& snapshot, Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
-        static_assert(holds_data, "page_in: a member has no keys and values (its backend is NoData), expected members "
+    /// Brings a snapshot that is offloaded back into cells and slots of all members. Blocks. Refuses as they do.
+    Result<void> reload(Snapshot& snapshot, Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
+        static_assert(holds_data, "reload: a member has no keys and values (its backend is NoData), expected members "
                                   "with memory");
-        return detail::perform(*this, op::PageIn<Snapshot>{snapshot}, where);
+        return detail::perform(*this, op::Reload<Snapshot>{snapshot}, where);
     }
 
     /// Defragments all members that have cells, or none if one has no memory for it.
@@ -388,10 +388,10 @@ private:
     // An encoder has no next token, and can resume anywhere.
     void check_tokens() {
         for (std::int32_t s = 0; s < sequences_; ++s) {
-            const Position p = next({s});
+            const Position p = next(Sequence{s});
             members_.for_each_indexed([&](const auto& m, auto i) {
-                CELLAR_EXPECTS(m.next({s}) == p || m.can_resume({s}, p), "hybrid: member ", decltype(i)::value,
-                               " cannot resume sequence ", s, " at position ", p,
+                CELLAR_EXPECTS(m.next(Sequence{s}) == p || m.can_resume(Sequence{s}, p), "hybrid: member ",
+                               decltype(i)::value, " cannot resume sequence ", s, " at position ", p,
                                ", where another member does, expected members with the same tokens");
             });
         }

@@ -34,10 +34,10 @@ public:
         return to;
     }
 
-    /// True after `page_out`.
-    bool is_paged_out(const std::source_location& where = std::source_location::current()) const {
+    /// True after `offload`.
+    bool is_offloaded(const std::source_location& where = std::source_location::current()) const {
         bool all = true;
-        for_each([&](const auto& snapshot) { all = all && snapshot.is_paged_out(where); });
+        for_each([&](const auto& snapshot) { all = all && snapshot.is_offloaded(where); });
         return all;
     }
 

@@ -311,7 +311,7 @@ public:
         if (context_ == nullptr) throw std::bad_alloc{};
         CELLAR_EXPECTS(cache.statistics().allocated == cache.cells(), "Tensors: ", cache.statistics().allocated, " of ",
                        cache.cells(), " cells have memory, expected all: no initial_cells");
-        for (int layer = 0; layer < shape_.layers(); ++layer) {
+        for (int layer = 0; layer < shape_.layers; ++layer) {
             if (shape_[layer].shares_layer >= 0) continue;
             const auto rows = cache.rows(layer);
             layers_.push_back({layer, tensor("keys", layer, rows.keys), tensor("values", layer, rows.values)});
@@ -339,7 +339,7 @@ private:
     };
 
     static std::size_t context_bytes(const CacheShape& shape) {
-        return 2 * static_cast<std::size_t>(shape.layers()) * ggml_tensor_overhead();
+        return 2 * static_cast<std::size_t>(shape.layers) * ggml_tensor_overhead();
     }
 
     template <class T>
@@ -436,7 +436,7 @@ public:
                         ggml_tensor* k, ggml_tensor* v, const FlashOptions& options = {},
                         const std::source_location& where = std::source_location::current()) const {
         const cellar::detail::Caller caller{where};
-        const LayerShape& shape = tensors.shape()[layer];
+        const LayerShape shape = tensors.shape()[layer];
         ggml_tensor* const keys = tensors.keys(layer);
         ggml_tensor* values = tensors.values(layer);
         if (k != nullptr) put(context, graph, keys, k);

@@ -22,13 +22,13 @@ public:
     /// Where it ends: the position of the next token.
     Position to(const Where& where = Where::current()) const { return kept(where).to; }
 
-    /// True after `page_out`.
-    bool is_paged_out(const Where& where = Where::current()) const { return kept(where).is_paged_out(); }
+    /// True after `offload`.
+    bool is_offloaded(const Where& where = Where::current()) const { return kept(where).is_offloaded(); }
 
     /// Bytes outside the memory's cells or slots: 0 if it is in place.
     std::int64_t bytes(const Where& where = Where::current()) const {
         const Kept& owned = kept(where);
-        return owned.is_paged_out() ? owned.data->bytes() : 0;
+        return owned.is_offloaded() ? owned.data->bytes() : 0;
     }
 
     /// For cellar itself.

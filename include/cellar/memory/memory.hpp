@@ -67,8 +67,8 @@ concept has_reserve = requires(M& m, std::int32_t tokens) {
     { m.reserve(tokens) } -> std::same_as<PassOf<M>>;
 };
 template <class M>
-concept has_copy_prefix = requires(M& m, Sequence from, Sequence to, std::int32_t length) {
-    { m.copy_prefix(from, to, length) } -> std::same_as<Result<void>>;
+concept has_copy_prefix = requires(M& m, Sequence from, Sequence to, Position end) {
+    { m.copy_prefix(from, to, end) } -> std::same_as<Result<void>>;
 };
 template <class M>
 concept has_next = requires(const M& m, Sequence s) {
@@ -110,7 +110,7 @@ concept has_sequences = requires(const M& m) {
 ///
 /// - `begin(batch)`: opens a pass (`Result<PassOf<M>>`). `reserve(tokens)`: a pass that stores nothing, to size
 ///   buffers.
-/// - `copy_prefix(from, to, length)`: `to` shares what is kept of `from` below position `length` (`Result<void>`).
+/// - `copy_prefix(from, to, end)`: `to` shares what is kept of `from` below position `end` (`Result<void>`).
 /// - `remove(s, begin, end)`: removes positions [begin, end) of s (`Result<void>`).
 /// - `next(s)`: the position of the next token of s.
 /// - `can_resume(s, p)`, `resumable_prefix(s, p)`: where s can go on from.

@@ -3,7 +3,7 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/base/page_to.hpp>
+#include <cellar/base/offload_to.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -19,11 +19,11 @@ struct Begin {
     Batch batch;
 };
 
-/// `to` shares what is kept of `from` below position `length`.
+/// `to` shares what is kept of `from` below position `end`.
 struct CopyPrefix {
     Sequence from;
     Sequence to;
-    std::int32_t length;
+    Position end;
 };
 
 /// Removes positions [begin, end). A memory that rotates no keys ignores `rotate_by`.
@@ -43,7 +43,7 @@ struct Rewind {
 /// Keeps positions [from, to) of a sequence as a snapshot.
 struct Snapshot {
     Sequence sequence;
-    Position from = {0};
+    Position from = Position{0};
     Position to = to_end;
     bool keeps_schedule = false; ///< a schedule for its end goes on; else it ends. Ignored by memories without any
     bool unchecked = false;      ///< also if the next token would not find all that it sees, as in one of several ranks
@@ -74,14 +74,14 @@ struct Split {
 
 /// Moves a snapshot's data out of the memory. Never refuses.
 template <class Snapshot>
-struct PageOut {
+struct Offload {
     Snapshot& snapshot;
-    PageTo to = PageTo::host;
+    OffloadTo to = OffloadTo::host;
 };
 
 /// Brings it back.
 template <class Snapshot>
-struct PageIn {
+struct Reload {
     Snapshot& snapshot;
 };
 

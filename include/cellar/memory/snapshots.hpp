@@ -4,7 +4,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
-#include <cellar/base/page_to.hpp>
+#include <cellar/base/offload_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/operations.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
@@ -18,20 +18,20 @@
 namespace cellar::detail {
 
 /// The operations of a memory that make or use snapshots, in their two phases. A snapshot owns places of the memory
-/// (cells of tokens, or the slot of a state), or, if it is paged out, a copy of their rows.
+/// (cells of tokens, or the slot of a state), or, if it is offloaded, a copy of their rows.
 ///
 /// - `State`: the parts of the memory. Has the backend, the stores of all places, and `allocate_for(kept, ...)`, for
 ///   stores that grow.
 /// - `Book`: decides about sequences: `prepare_keep`, `prepare_restore`, `prepare_schedule`. Its `snapshots()` are the
 ///   table of what snapshots own (`KeptLists`), and of the places that their rows leave and come to.
-/// - `Paged`: rows that are paged out. `prepare_read(places)` and `prepare_write(places)` allocate what `read(places)`
-///   and `write(places)` need, which enqueue, or block.
+/// - `Offloaded`: rows that are offloaded. `prepare_read(places)` and `prepare_write(places)` allocate what
+///   `read(places)` and `write(places)` need, which enqueue, or block.
 /// - `Stored`: how rows are saved and loaded.
-template <class State, class Book, class TheSnapshot, class ThePaged, class Stored>
+template <class State, class Book, class TheSnapshot, class TheOffloaded, class Stored>
 class Snapshots {
 protected:
     using Snapshot = TheSnapshot;
-    using Paged = ThePaged;
+    using Offloaded = TheOffloaded;
     using Kept = typename Snapshot::Kept;
     using Table = typename Kept::Table;
     using Places = typename Table::Places;
@@ -67,8 +67,8 @@ public:
         Sequence sequence;
         const Kept* kept;
         Position to;
-        Places places; ///< if it is paged out: room for those that the sequence takes
-        typename Paged::Transfer transfer{};
+        Places places; ///< if it is offloaded: room for those that the sequence takes
+        typename Offloaded::Transfer transfer{};
     };
     Result<Restore> prepare(const op::Restore<Snapshot>& operation) {
         const Sequence s = operation.sequence;
@@ -80,60 +80,60 @@ public:
         auto places = book_.prepare_restore(s, kept, to, state_.resuming(operation.unchecked));
         if (!places) return places.error();
         Restore restore{s, &kept, to, *std::move(places)};
-        if (!kept.is_paged_out()) return restore;
+        if (!kept.is_offloaded()) return restore;
         state_.allocate_for(kept, s, restore.places);
-        restore.transfer = paged(kept).prepare_write(restore.places);
+        restore.transfer = offloaded(kept).prepare_write(restore.places);
         return restore;
     }
     void finish(Restore&& restore) noexcept {
         const Kept& kept = *restore.kept;
         book_.finish_restore(restore.sequence, kept, restore.to, restore.places);
-        if (kept.is_paged_out()) paged(kept).write(restore.places, std::move(restore.transfer));
+        if (kept.is_offloaded()) offloaded(kept).write(restore.places, std::move(restore.transfer));
     }
 
-    struct PageOut {
+    struct Offload {
         Kept* kept;
-        std::optional<Rows> rows{}; ///< none if it is paged out already
-        UnownedData<Paged> data{};
+        std::optional<Rows> rows{}; ///< none if it is offloaded already
+        UnownedData<Offloaded> data{};
     };
-    Result<PageOut> prepare(const op::PageOut<Snapshot>& operation) {
-        state_.expect_no_pass("page_out");
-        PageOut page{&kept_of(operation.snapshot, "page_out")};
-        if (page.kept->is_paged_out()) return page;
-        page.rows.emplace(table().prepare_page_out(*page.kept));
-        page.data = make_paged(page.kept->rows(), operation.to);
-        page.data->read(page.rows->places, page.data->prepare_read(page.rows->places));
-        return page;
+    Result<Offload> prepare(const op::Offload<Snapshot>& operation) {
+        state_.expect_no_pass("offload");
+        Offload offload{&kept_of(operation.snapshot, "offload")};
+        if (offload.kept->is_offloaded()) return offload;
+        offload.rows.emplace(table().prepare_offload(*offload.kept));
+        offload.data = make_offloaded(offload.kept->rows(), operation.to);
+        offload.data->read(offload.rows->places, offload.data->prepare_read(offload.rows->places));
+        return offload;
     }
-    void finish(PageOut&& page) noexcept {
-        if (page.rows) table().finish_page_out(*page.kept, *page.rows, std::move(page.data));
+    void finish(Offload&& offload) noexcept {
+        if (offload.rows) table().finish_offload(*offload.kept, *offload.rows, std::move(offload.data));
     }
 
-    struct PageIn {
+    struct Reload {
         Kept* kept;
         std::optional<Rows> rows{}; ///< none if it is in place already
-        typename Paged::Transfer transfer{};
+        typename Offloaded::Transfer transfer{};
     };
-    Result<PageIn> prepare(const op::PageIn<Snapshot>& operation) {
-        state_.expect_no_pass("page_in");
-        PageIn page{&kept_of(operation.snapshot, "page_in")};
-        if (!page.kept->is_paged_out()) return page;
-        auto rows = table().prepare_page_in(*page.kept);
+    Result<Reload> prepare(const op::Reload<Snapshot>& operation) {
+        state_.expect_no_pass("reload");
+        Reload reload{&kept_of(operation.snapshot, "reload")};
+        if (!reload.kept->is_offloaded()) return reload;
+        auto rows = table().prepare_reload(*reload.kept);
         if (!rows) return rows.error();
-        page.rows.emplace(*std::move(rows));
-        state_.allocate_for(*page.kept);
-        page.transfer = paged(*page.kept).prepare_write(page.rows->places);
-        return page;
+        reload.rows.emplace(*std::move(rows));
+        state_.allocate_for(*reload.kept);
+        reload.transfer = offloaded(*reload.kept).prepare_write(reload.rows->places);
+        return reload;
     }
-    void finish(PageIn&& page) noexcept {
-        if (!page.rows) return;
-        const UnownedData<PagedData> data = table().finish_page_in(*page.kept, *page.rows);
-        static_cast<Paged&>(*data).write(page.rows->places, std::move(page.transfer));
+    void finish(Reload&& reload) noexcept {
+        if (!reload.rows) return;
+        const UnownedData<OffloadedData> data = table().finish_reload(*reload.kept, *reload.rows);
+        static_cast<Offloaded&>(*data).write(reload.rows->places, std::move(reload.transfer));
     }
 
     struct Loaded {
         KeptPointer<Kept> kept{};
-        UnownedData<Paged> data{};
+        UnownedData<Offloaded> data{};
         std::optional<Rows> rows{}; ///< in place of data
     };
     Checked<Loaded> prepare(const Load& load) {
@@ -145,7 +145,7 @@ public:
             table().prepare_adopt();
             return loaded;
         }
-        auto rows = table().prepare_page_in(*loaded.kept);
+        auto rows = table().prepare_reload(*loaded.kept);
         if (!rows) return Problem{"", rows.error()};
         loaded.rows.emplace(*std::move(rows));
         state_.allocate_for(*loaded.kept);
@@ -153,7 +153,7 @@ public:
     }
     Snapshot finish(Loaded&& loaded) noexcept {
         if (loaded.rows) {
-            table().finish_page_in(*loaded.kept, *loaded.rows);
+            table().finish_reload(*loaded.kept, *loaded.rows);
         } else {
             table().finish_adopt(*loaded.kept, std::move(loaded.data));
         }
@@ -194,9 +194,9 @@ protected:
 
     Kept& kept_of(const Snapshot& snapshot, const char* operation) { return snapshot.kept_in(table(), operation); }
 
-    static Paged& paged(const Kept& kept) { return static_cast<Paged&>(*kept.data); }
-    UnownedData<Paged> make_paged(std::int64_t rows, PageTo to) {
-        return UnownedData<Paged>{new Paged{state_.backend, state_.stores, rows, to}};
+    static Offloaded& offloaded(const Kept& kept) { return static_cast<Offloaded&>(*kept.data); }
+    UnownedData<Offloaded> make_offloaded(std::int64_t rows, OffloadTo to) {
+        return UnownedData<Offloaded>{new Offloaded{state_.backend, state_.stores, rows, to}};
     }
 
     State& state_;

@@ -120,7 +120,7 @@ inline std::string text_of(const std::vector<std::uint64_t>& shape) {
 }
 
 /// What a memory saves of a snapshot: numbers and arrays. Only reading rows reads data, so it is a cheap description
-/// before. The snapshot stays where it is meanwhile: neither `page_out` nor `page_in`. What else happens to the memory
+/// before. The snapshot stays where it is meanwhile: neither `offload` nor `reload`. What else happens to the memory
 /// makes no difference.
 struct StoredSnapshot {
     std::vector<std::pair<std::string, std::int64_t>> numbers;
@@ -155,7 +155,7 @@ inline Checked<void> check_arrays(const StoredSource& source, std::span<const St
 
 /// Where a snapshot that is loaded has its data.
 enum class LoadTo {
-    host, ///< paged out on the host
+    host, ///< offloaded on the host
     cells ///< in cells of the memory, if it has any; else as `host`
 };
 

@@ -215,7 +215,7 @@ template <class M>
 concept TwoPhaseSnapshots =
     TwoPhaseMemory<M> && HasSnapshots<M>
     && Performs<M, op::Snapshot> && Performs<M, op::Restore<SnapshotOf<M>>> && Performs<M, op::Rewind>
-    && Performs<M, op::PageOut<SnapshotOf<M>>> && Performs<M, op::PageIn<SnapshotOf<M>>>;
+    && Performs<M, op::Offload<SnapshotOf<M>>> && Performs<M, op::Reload<SnapshotOf<M>>>;
 // clang-format on
 
 namespace detail {

@@ -187,9 +187,9 @@ struct MemberFor<Cache<Layout, Window, Shift, Backend>> {
 
 private:
     static CacheShape shape(const MemberLayers& layers) {
-        std::vector<LayerShape> shapes;
-        for (const LayerDescription& layer : layers) shapes.push_back(layer.shape);
-        return CacheShape{shapes};
+        CacheShape shape;
+        for (const LayerDescription& layer : layers) shape.each_layer.push_back(layer.shape);
+        return shape;
     }
     static Window window(const MemberLayers& layers, const MemoryLimits& limits) {
         return WindowFor::make(layers.front().window, limits.window);

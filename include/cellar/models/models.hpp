@@ -173,7 +173,10 @@ struct Model {
     template <LayerKind Kind>
     static CacheShape shape() {
         const LayerShape& layer = TheModel.attention(Kind).shape;
-        return {TheModel.count(Kind), layer.kv_heads, layer.key_dim, layer.value_dim};
+        return {.layers = TheModel.count(Kind),
+                .kv_heads = layer.kv_heads,
+                .head_dim = layer.key_dim,
+                .value_dim = layer.value_dim};
     }
 
     /// The recurrent layers, for the constructor of their memory. Allocates.

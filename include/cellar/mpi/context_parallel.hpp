@@ -82,16 +82,16 @@ public:
         return Pass{s, s.cache.finish(*std::move(prepared))};
     }
 
-    /// `to` gives up its own tokens and shares those of `from` below position `length`, on each rank. No data moves.
-    MpiResult<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
+    /// `to` gives up its own tokens and shares those of `from` below position `end`, on each rank. No data moves.
+    MpiResult<void> copy_prefix(Sequence from, Sequence to, Position end,
                                 const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         State& s = state();
         expect_no_pass("copy_prefix");
-        return on_all(op::CopyPrefix{from, to, length}, [&] {
+        return on_all(op::CopyPrefix{from, to, end}, [&] {
             if (from == to) return;
             s.kept(to) = s.kept(from);
-            s.kept(to).remove({length}, to_end);
+            s.kept(to).remove(end, to_end);
         });
     }
 

@@ -4,7 +4,7 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/base/page_to.hpp>
+#include <cellar/base/offload_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/memory.hpp>
 #include <cellar/memory/two_phase.hpp>
@@ -83,9 +83,9 @@ public:
     }
 
     /// Collective, as the memory's own. Asks the other ranks if it allocates.
-    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
+    Result<void> copy_prefix(Sequence from, Sequence to, Position end,
                              const std::source_location& where = std::source_location::current()) {
-        return perform(op::CopyPrefix{from, to, length}, where);
+        return perform(op::CopyPrefix{from, to, end}, where);
     }
 
     /// Collective, as the memory's own. Asks the other ranks if it allocates.
@@ -116,7 +116,7 @@ public:
 
     /// A snapshot of this rank's heads. All ranks must keep and destroy theirs together. Collective; always asks the
     /// other ranks. Destroying it sends nothing.
-    auto snapshot(Sequence s, Position from = {0}, Position to = to_end,
+    auto snapshot(Sequence s, Position from = Position{0}, Position to = to_end,
                   const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
         return perform(op::Snapshot{s, from, to}, where);
     }
@@ -166,16 +166,16 @@ public:
 
     /// Collective. Always asks the other ranks.
     template <class Snapshot>
-    void page_out(Snapshot& snapshot, PageTo to = PageTo::host,
-                  const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
-        perform(op::PageOut<Snapshot>{snapshot, to}, where).value();
+    void offload(Snapshot& snapshot, OffloadTo to = OffloadTo::host,
+                 const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
+        perform(op::Offload<Snapshot>{snapshot, to}, where).value();
     }
     /// Collective. Always asks the other ranks.
     template <class Snapshot>
     Result<void>
-    page_in(Snapshot& snapshot,
-            const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
-        return perform(op::PageIn<Snapshot>{snapshot}, where);
+    reload(Snapshot& snapshot,
+           const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
+        return perform(op::Reload<Snapshot>{snapshot}, where);
     }
 
     /// Collective, as the memory's own. Always asks the other ranks. A member of your own type that does not prepare it

@@ -157,9 +157,9 @@ public:
     }
 
     /// First stage only. As the memory's own.
-    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length,
+    Result<void> copy_prefix(Sequence from, Sequence to, Position end,
                              const std::source_location& where = std::source_location::current()) {
-        return perform("copy_prefix", op::CopyPrefix{from, to, length}, where);
+        return perform("copy_prefix", op::CopyPrefix{from, to, end}, where);
     }
     /// First stage only. As the memory's own.
     Result<void> remove(Sequence s, Position begin, Position end,
@@ -215,17 +215,18 @@ public:
                 break;
             }
             case Operation::copy_prefix:
-                carry_out(received, op::CopyPrefix{{a}, {b}, c});
+                carry_out(received, op::CopyPrefix{Sequence{a}, Sequence{b}, Position{c}});
                 break;
             case Operation::remove:
-                carry_out(received, received.call.count == 3 ? op::Remove{{a}, {b}, {c}}
-                                                             : op::Remove{{a}, {b}, {c}, RotateBy{d}});
+                carry_out(received, received.call.count == 3
+                                        ? op::Remove{Sequence{a}, Position{b}, Position{c}}
+                                        : op::Remove{Sequence{a}, Position{b}, Position{c}, RotateBy{d}});
                 break;
             case Operation::schedule:
-                carry_out(received, op::Schedule{{a}, {b}});
+                carry_out(received, op::Schedule{Sequence{a}, Position{b}});
                 break;
             case Operation::unschedule:
-                carry_out(received, op::Unschedule{{a}, {b}});
+                carry_out(received, op::Unschedule{Sequence{a}, Position{b}});
                 break;
             case Operation::end:
                 return std::nullopt;

@@ -23,7 +23,7 @@
 
 namespace cellar::detail {
 
-/// A snapshot that is paged out on the host.
+/// A snapshot that is offloaded on the host.
 template <class M>
 class SnapshotTarget final : public ReceiveTarget {
 public:
@@ -130,7 +130,7 @@ auto receive(const Communicator& comm, int rank, M& memory, Sequence s, const Re
     return detail::make_receiving<detail::SequenceTarget<M>>(comm, rank, options, where, memory, s);
 }
 
-/// Receives a snapshot, which is paged out on the host: `restore` copies it to a sequence, and `page_in` to cells or
+/// Receives a snapshot, which is offloaded on the host: `restore` copies it to a sequence, and `reload` to cells or
 /// slots of its own.
 template <detail::SavesSnapshots M>
 auto receive(const Communicator& comm, int rank, M& memory, const ReceiveOptions& options = {},

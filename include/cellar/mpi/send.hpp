@@ -68,7 +68,7 @@ void announce(Sender& sender, int own_rank, const mpi::SendOptions& options, Sav
 namespace cellar::mpi {
 
 /// Sends a snapshot of `memory`, which is one of cellar's own or a hybrid of these, to another process, which calls
-/// `receive`. The snapshot may be in place or paged out, and stays so until the transfer is over. Returns at once.
+/// `receive`. The snapshot may be in place or offloaded, and stays so until the transfer is over. Returns at once.
 template <detail::SavesSnapshots M, std::same_as<SnapshotOf<M>> Snapshot>
 Sending send(const Communicator& comm, int rank, M& memory, const Snapshot& snapshot, const SendOptions& options = {},
              const std::source_location& where = std::source_location::current()) {
@@ -86,7 +86,7 @@ template <detail::SavesSnapshots M>
 Sending send(const Communicator& comm, int rank, M& memory, Sequence s, const SendOptions& options = {},
              const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
-    auto snapshot = detail::snapshot_keeping_schedule(memory, s, {0}, to_end);
+    auto snapshot = detail::snapshot_keeping_schedule(memory, s, Position{0}, to_end);
     auto sender = detail::make_sender(comm, rank, options, where);
     if (!snapshot) {
         sender->withdraw({MpiReason::refused, comm.rank(), "send: the memory refuses: " + to_string(snapshot.error()),

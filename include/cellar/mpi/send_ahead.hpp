@@ -59,7 +59,7 @@ public:
         if (sender.holds() || sender.is_over()) return;
         CELLAR_EXPECTS(memory_->next(sequence_) >= to_, "complete: sequence ", sequence_, " has ",
                        memory_->next(sequence_), " tokens, expected the ", to_, " that were announced");
-        auto snapshot = detail::snapshot_keeping_schedule(*memory_, sequence_, {0}, to_);
+        auto snapshot = detail::snapshot_keeping_schedule(*memory_, sequence_, Position{0}, to_);
         if (!snapshot)
             return sender.fail({MpiReason::refused, own_rank_,
                                 "send: the memory refuses: " + to_string(snapshot.error()), snapshot.error()});

@@ -77,30 +77,29 @@ constexpr Share layers_of(int rank, int ranks, int layers,
 /// The same layers with the heads of this rank.
 inline CacheShape shape_of_heads(const CacheShape& model, int rank, int ranks,
                                  const std::source_location& where = std::source_location::current()) {
-    std::vector<LayerShape> layers;
-    for (int layer = 0; layer < model.layers(); ++layer) {
-        layers.push_back(model[layer]);
-        layers.back().kv_heads = heads_of(rank, ranks, model[layer].kv_heads, where).kv.count;
-    }
-    return CacheShape{layers, where};
+    const cellar::detail::Caller caller{where};
+    CacheShape shape{.each_layer = cellar::detail::resolved(model).each_layer};
+    for (LayerShape& layer : shape.each_layer) layer.kv_heads = heads_of(rank, ranks, layer.kv_heads, where).kv.count;
+    return cellar::detail::resolved(std::move(shape));
 }
 
 /// Some layers of a model. A layer that shares the memory of another must be in the same part.
 inline CacheShape shape_of_layers(const CacheShape& model, Share part,
                                   const std::source_location& where = std::source_location::current()) {
-    CELLAR_EXPECTS_AT(where, part.first >= 0 && part.count > 0 && part.end() <= model.layers(),
-                      "shape_of_layers: layers [", part.first, ", ", part.end(), "), expected some of ",
-                      model.layers());
-    std::vector<LayerShape> layers;
+    const cellar::detail::Caller caller{where};
+    const CacheShape all = cellar::detail::resolved(model);
+    CELLAR_EXPECTS_AT(where, part.first >= 0 && part.count > 0 && part.end() <= all.layers, "shape_of_layers: layers [",
+                      part.first, ", ", part.end(), "), expected some of ", all.layers);
+    CacheShape shape;
     for (int layer = part.first; layer < part.end(); ++layer) {
-        layers.push_back(model[layer]);
-        int& owner = layers.back().shares_layer;
+        shape.each_layer.push_back(all[layer]);
+        int& owner = shape.each_layer.back().shares_layer;
         if (owner < 0) continue;
         CELLAR_EXPECTS_AT(where, owner >= part.first, "shape_of_layers: layer ", layer, " shares layer ", owner,
                           " of an earlier part, expected one from ", part.first, " on");
         owner -= part.first;
     }
-    return CacheShape{layers, where};
+    return cellar::detail::resolved(std::move(shape));
 }
 
 } // namespace cellar::mpi

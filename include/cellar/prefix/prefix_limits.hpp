@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cellar/base/named_only.hpp>
-#include <cellar/base/page_to.hpp>
+#include <cellar/base/offload_to.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -35,10 +35,10 @@ inline double tokens_for_each_byte(const PrefixUse& use) noexcept {
 struct PrefixLimits {
     NamedOnly named_only{};
     Usefulness usefulness = least_recently_used;
-    /// Memory for prefixes that are paged out. When the cells or slots are full, prefixes are paged out as long as
+    /// Memory for prefixes that are offloaded. When the cells or slots are full, prefixes are offloaded as long as
     /// these bytes suffice, and then evicted.
-    std::int64_t paged_bytes = 0;
-    PageTo page_to = PageTo::host; ///< where prefixes are paged out to
+    std::int64_t offloaded_bytes = 0;
+    OffloadTo offload_to = OffloadTo::host; ///< where prefixes are offloaded to
 };
 
 } // namespace cellar

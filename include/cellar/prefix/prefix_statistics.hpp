@@ -19,17 +19,17 @@ struct PrefixStatistics {
     std::int64_t partial_hits = 0; ///< those that attached some
     std::int64_t misses = 0;       ///< those that attached none
     std::int64_t evictions = 0;    ///< snapshots that were evicted
-    std::int64_t page_outs = 0;    ///< snapshots that were paged out
-    std::int64_t page_ins = 0;     ///< those that came back
+    std::int64_t offloads = 0;     ///< snapshots that were offloaded
+    std::int64_t reloads = 0;      ///< those that came back
     std::int64_t tokens_asked = 0; ///< in all calls of `attach`
     std::int64_t tokens_attached = 0;
 
-    std::int64_t nodes = 0;          ///< now, without the roots
-    std::int64_t snapshots = 0;      ///< now, in place or paged out
-    std::int64_t in_place_bytes = 0; ///< of snapshots in place, now; cells that two of them share count twice
-    std::int64_t paged_out = 0;      ///< snapshots, now
-    std::int64_t paged_bytes = 0;    ///< of those, now
-    std::int64_t tokens = 0;         ///< in the edges, now; each takes four bytes
+    std::int64_t nodes = 0;           ///< now, without the roots
+    std::int64_t snapshots = 0;       ///< now, in place or offloaded
+    std::int64_t in_place_bytes = 0;  ///< of snapshots in place, now; cells that two of them share count twice
+    std::int64_t offloaded = 0;       ///< snapshots, now
+    std::int64_t offloaded_bytes = 0; ///< of those, now
+    std::int64_t tokens = 0;          ///< in the edges, now; each takes four bytes
 };
 
 } // namespace cellar

@@ -31,8 +31,8 @@ namespace cellar {
 /// Token i of a list has position i. A salt is any number that stands for what the tokens do not say and that changes
 /// what is computed (an adapter, the images of a prompt): prefixes with different salts never match.
 ///
-/// The nodes own cells or slots in place, as sequences do, until the memory needs room. Then they are paged out, within
-/// `PrefixLimits::paged_bytes`, or evicted. The memory must not be moved, and must outlive the tree. Movable, not
+/// The nodes own cells or slots in place, as sequences do, until the memory needs room. Then they are offloaded, within
+/// `PrefixLimits::offloaded_bytes`, or evicted. The memory must not be moved, and must outlive the tree. Movable, not
 /// copyable. One thread at a time may use the tree and its memory.
 template <PrefixTreeMemory M>
 class PrefixTree {
@@ -47,10 +47,10 @@ public:
 
     /// Gives s, which must be empty, the longest prefix of `tokens` that the tree has and the memory can restore. Its
     /// next token is then tokens[length]. The model has no output for attached tokens: if you need the output for the
-    /// last token, leave it out of `tokens`. A prefix in place is shared, with no copy. One that was paged out comes
-    /// back in place if there is room, or if other prefixes can be paged out or evicted for it. If memory is short,
+    /// last token, leave it out of `tokens`. A prefix in place is shared, with no copy. One that was offloaded comes
+    /// back in place if there is room, or if other prefixes can be offloaded or evicted for it. If memory is short,
     /// attaches a shorter prefix; never refuses, and never throws for want of memory. A sequence that has tokens is a
-    /// violation. O(tokens compared + nodes passed + what `restore` and `page_in` cost for each snapshot on the way).
+    /// violation. O(tokens compared + nodes passed + what `restore` and `reload` cost for each snapshot on the way).
     PrefixMatch attach(Sequence s, std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
                        const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -76,7 +76,7 @@ public:
     /// end of a prompt or of a turn. Windows and recurrent states are kept only at such ends, and where two lists part,
     /// if s can still go back to that point. If there are too many snapshots, makes room first, as `begin` does. Else
     /// refuses as `snapshot` of the memory does, with nothing changed, or throws `std::bad_alloc`: the tree then has
-    /// the same prefixes, some of which may be in place that were paged out. Tokens of s at one position, below the
+    /// the same prefixes, some of which may be in place that were offloaded. Tokens of s at one position, below the
     /// length of `tokens`, are a violation if the memory lists its cells, as `Cache` does.
     /// O(tokens compared + tokens added + nodes passed + runs of s + what `snapshot` and `split` cost), amortised.
     Result<void> insert(Sequence s, std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
@@ -103,11 +103,11 @@ public:
         return {*place.node, place.end};
     }
 
-    /// Calls `begin` of the memory. While that refuses with `full`, pages out the least useful prefix that frees cells,
-    /// and tries again. If `PrefixLimits::paged_bytes` do not suffice, evicts what was paged out, the least useful
+    /// Calls `begin` of the memory. While that refuses with `full`, offloads the least useful prefix that frees cells,
+    /// and tries again. If `PrefixLimits::offloaded_bytes` do not suffice, evicts what was offloaded, the least useful
     /// first, or else the prefix itself. A prefix stays if it is pinned, if a longer one in place needs it, or if
     /// sequences own all of its cells. Returns the refusal if no room can be made, and any other refusal at once. Each
-    /// prefix costs a `begin`, O(log nodes), and `page_out`. Less useful ones that would free nothing cost O(log nodes
+    /// prefix costs a `begin`, O(log nodes), and `offload`. Less useful ones that would free nothing cost O(log nodes
     /// + runs) each, every time, because a memory does not tell when sequences give up cells.
     Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -118,7 +118,7 @@ public:
         }
     }
 
-    /// After another operation of the memory was refused for want of room (`full`, `too_many_snapshots`): pages out or
+    /// After another operation of the memory was refused for want of room (`full`, `too_many_snapshots`): offloads or
     /// evicts one prefix, as `begin` does. Returns true if it is worth trying again. Else, and after any other refusal,
     /// nothing has changed.
     bool make_room(const Refusal& refusal, const std::source_location& where = std::source_location::current()) {
@@ -151,8 +151,8 @@ public:
         statistics.nodes = static_cast<std::int64_t>(state().nodes().size()) - state().nodes().roots();
         statistics.snapshots = state().snapshots();
         statistics.in_place_bytes = state().bytes().in_place;
-        statistics.paged_out = state().paged_out();
-        statistics.paged_bytes = state().bytes().paged_out;
+        statistics.offloaded = state().offloaded();
+        statistics.offloaded_bytes = state().bytes().offloaded;
         statistics.tokens = state().nodes().tokens();
         return statistics;
     }
@@ -163,11 +163,11 @@ private:
     static std::unique_ptr<State> make_state(const std::source_location& where, M& memory, const PrefixLimits& limits) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(limits.usefulness != nullptr, "limits: no function for the usefulness, expected one");
-        CELLAR_EXPECTS(limits.paged_bytes >= 0, "limits: ", limits.paged_bytes,
-                       " bytes for what is paged out, expected 0 or more");
+        CELLAR_EXPECTS(limits.offloaded_bytes >= 0, "limits: ", limits.offloaded_bytes,
+                       " bytes for what is offloaded, expected 0 or more");
         CELLAR_EXPECTS(
-            State::pages_out || limits.paged_bytes == 0, "limits: ", limits.paged_bytes,
-            " bytes for what is paged out, expected 0, because the snapshots of this memory cannot be paged out");
+            State::offloads || limits.offloaded_bytes == 0, "limits: ", limits.offloaded_bytes,
+            " bytes for what is offloaded, expected 0, because the snapshots of this memory cannot be offloaded");
         return std::make_unique<State>(memory, limits);
     }
 

@@ -31,8 +31,8 @@ concept tells_ends_of_snapshots = requires(const SnapshotOf<M>& snapshot) {
 ///   to `to` after the tokens below `from`.
 /// - `restore(s, snapshot, to)`: gives s the content of the snapshot below position `to` (`Result<void>`).
 /// - `split(snapshot, at)`, optional: the snapshot keeps what lies below `at`, the result has the rest.
-/// - `page_out(snapshot, place)` and `page_in(snapshot)`, optional: needed for `PrefixLimits::paged_bytes`. The place
-///   is `PrefixLimits::page_to`.
+/// - `offload(snapshot, place)` and `reload(snapshot)`, optional: needed for `PrefixLimits::offloaded_bytes`. The place
+///   is `PrefixLimits::offload_to`.
 /// - `visit_cells(s, f)`, optional, as `Cache` has it: `insert` then finds tokens that share a position.
 // clang-format off
 template <class M>

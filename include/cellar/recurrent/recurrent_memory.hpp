@@ -6,7 +6,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/base/page_to.hpp>
+#include <cellar/base/offload_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/view.hpp>
@@ -37,9 +37,9 @@ struct StateStatistics {
     Slot used = 0;        ///< slots that a sequence keeps or the open pass writes
     Slot checkpoints = 0; ///< slots kept as checkpoints; a shared one counts once
     std::int64_t bytes = 0;
-    std::int32_t snapshots = 0;   ///< snapshots that own slots in place
-    std::int32_t paged_out = 0;   ///< snapshots that are paged out
-    std::int64_t paged_bytes = 0; ///< of these, outside the slots
+    std::int32_t snapshots = 0;       ///< snapshots that own slots in place
+    std::int32_t offloaded = 0;       ///< snapshots that are offloaded
+    std::int64_t offloaded_bytes = 0; ///< of these, outside the slots
 
     bool operator==(const StateStatistics&) const = default;
 };
@@ -96,11 +96,11 @@ public:
         return Pass{state(), tokens, true};
     }
 
-    /// `to` gives up its own states and shares those that `from` keeps up to position `length`. No data moves. Nothing
-    /// happens if both are the same sequence. Refuses with `cannot_rewind` if `from` is longer than `length` and keeps
+    /// `to` gives up its own states and shares those that `from` keeps up to position `end`. No data moves. Nothing
+    /// happens if both are the same sequence. Refuses with `cannot_rewind` if `from` goes on beyond `end` and keeps
     /// no state there. O(states kept).
-    Result<void> copy_prefix(Sequence from, Sequence to, std::int32_t length, Where where = Where::current()) {
-        return detail::perform(*this, op::CopyPrefix{from, to, length}, where);
+    Result<void> copy_prefix(Sequence from, Sequence to, Position end, Where where = Where::current()) {
+        return detail::perform(*this, op::CopyPrefix{from, to, end}, where);
     }
 
     /// True if a state is kept that has seen exactly the tokens below p; always true for 0.
@@ -128,14 +128,14 @@ public:
     /// with `cannot_rewind` if no state is kept at `to` (`schedule` keeps one ahead of time), and with
     /// `too_many_snapshots` if there are `StateLimits::snapshots` in place already. Throws `std::bad_alloc`, with
     /// nothing changed. O(log states kept); allocates.
-    Result<StateSnapshot> snapshot(Sequence s, Position from = {0}, Position to = to_end,
+    Result<StateSnapshot> snapshot(Sequence s, Position from = Position{0}, Position to = to_end,
                                    Where where = Where::current()) {
         return detail::perform(*this, op::Snapshot{s, from, to}, where);
     }
 
     /// s gives up its states, and shares that of the snapshot: its next token has position `to`. No data moves. Refuses
-    /// with `cannot_rewind` if `to` is not the end of the snapshot. A snapshot that is paged out stays so: its state is
-    /// copied to a slot that s alone owns (enqueued; see `page_out`). Throws `std::bad_alloc`, with nothing changed.
+    /// with `cannot_rewind` if `to` is not the end of the snapshot. A snapshot that is offloaded stays so: its state is
+    /// copied to a slot that s alone owns (enqueued; see `offload`). Throws `std::bad_alloc`, with nothing changed.
     /// O(states given up), and O(layers) for the copy.
     Result<void> restore(Sequence s, const StateSnapshot& snapshot, Position to, Where where = Where::current()) {
         return detail::perform(*this, op::Restore<StateSnapshot>{s, snapshot, to}, where);
@@ -151,24 +151,24 @@ public:
     }
 
     /// `child`, which does not end before `parent`, takes the place of `parent`, and is then as if moved from. It stays
-    /// in place or paged out, as it is. Never refuses. O(1); blocks if the parent is paged out.
+    /// in place or offloaded, as it is. Never refuses. O(1); blocks if the parent is offloaded.
     Result<void> merge(StateSnapshot& parent, StateSnapshot&& child, Where where = Where::current()) {
         return detail::perform(*this, op::Merge<StateSnapshot>{parent, child}, where);
     }
 
     /// Moves what the snapshot owns out of its slot, which it gives up, to memory of its own. Throws `std::bad_alloc`,
-    /// with nothing changed, if there is no memory for it. Does nothing if the snapshot is paged out already. Enqueues;
+    /// with nothing changed, if there is no memory for it. Does nothing if the snapshot is offloaded already. Enqueues;
     /// blocks if the data goes to memory of the host that the backend's work cannot reach. O(layers); the state is
     /// copied once, by way of a buffer if it blocks.
-    void page_out(StateSnapshot& snapshot, PageTo to = PageTo::host, Where where = Where::current()) {
-        detail::perform(*this, op::PageOut<StateSnapshot>{snapshot, to}, where).value();
+    void offload(StateSnapshot& snapshot, OffloadTo to = OffloadTo::host, Where where = Where::current()) {
+        detail::perform(*this, op::Offload<StateSnapshot>{snapshot, to}, where).value();
     }
 
-    /// Brings a snapshot that is paged out back into a slot, which any number of sequences may share. Does nothing if
+    /// Brings a snapshot that is offloaded back into a slot, which any number of sequences may share. Does nothing if
     /// it is in place already. Blocks. Refuses with `too_many_snapshots` if `StateLimits::snapshots` are in place.
-    /// Throws `std::bad_alloc`, with nothing changed. Costs as much as `page_out`.
-    Result<void> page_in(StateSnapshot& snapshot, Where where = Where::current()) {
-        return detail::perform(*this, op::PageIn<StateSnapshot>{snapshot}, where);
+    /// Throws `std::bad_alloc`, with nothing changed. Costs as much as `offload`.
+    Result<void> reload(StateSnapshot& snapshot, Where where = Where::current()) {
+        return detail::perform(*this, op::Reload<StateSnapshot>{snapshot}, where);
     }
 
     /// Always refuses, with `cannot_split`: a state is that of all tokens before it.
@@ -273,14 +273,14 @@ public:
     /// Bytes of the states in all slots and layers, and of the rows that `get` gathers.
     std::int64_t bytes(Where where = Where::current()) const { return state(where).stores.bytes(); }
 
-    /// Slots, checkpoints and snapshots, counted now. O(snapshots that are paged out).
+    /// Slots, checkpoints and snapshots, counted now. O(snapshots that are offloaded).
     StateStatistics statistics(Where where = Where::current()) const {
         const detail::SlotTable& slots = table(where).slots();
         StateStatistics found{slots.slots(), slots.slots() - slots.free(), slots.checkpoints(), bytes()};
         found.snapshots = static_cast<std::int32_t>(table().snapshots().in_place().size());
-        for (const detail::KeptSlot* kept : table().snapshots().paged_out()) {
-            ++found.paged_out;
-            found.paged_bytes += kept->data->bytes();
+        for (const detail::KeptSlot* kept : table().snapshots().offloaded()) {
+            ++found.offloaded;
+            found.offloaded_bytes += kept->data->bytes();
         }
         return found;
     }
@@ -301,12 +301,12 @@ public:
     }
     Attempt<op::CopyPrefix> prepare(const op::CopyPrefix& copy) {
         state().expect_no_pass("copy_prefix");
-        const Result<bool> can = state().book.table().prepare_copy_prefix(copy.from, copy.to, copy.length);
+        const Result<bool> can = state().book.table().prepare_copy_prefix(copy.from, copy.to, copy.end);
         if (!can) return can.error();
         return {copy, *can};
     }
     void finish(op::CopyPrefix&& copy) noexcept {
-        state().book.table().finish_copy_prefix(copy.from, copy.to, copy.length);
+        state().book.table().finish_copy_prefix(copy.from, copy.to, copy.end);
     }
     Attempt<op::Remove> prepare(const op::Remove& remove) {
         state().expect_no_pass("remove");
@@ -337,7 +337,7 @@ public:
 
     /// For prefix trees, files and transfers; see `Cache`.
     std::int64_t occupied_bytes(const StateSnapshot& snapshot) const {
-        return snapshot.is_paged_out() ? snapshot.bytes() : bytes_per_sequence(shape());
+        return snapshot.is_offloaded() ? snapshot.bytes() : bytes_per_sequence(shape());
     }
     void save(const StateSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
         snapshots().save(snapshot, prefix, stored);

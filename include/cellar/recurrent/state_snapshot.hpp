@@ -9,7 +9,7 @@
 namespace cellar {
 
 /// The state of a sequence after the tokens below position `to()`, owned apart from the sequence: whatever happens to
-/// the sequence or to others, it does not change. It owns a slot of the memory, in place, or, after `page_out`, a copy
+/// the sequence or to others, it does not change. It owns a slot of the memory, in place, or, after `offload`, a copy
 /// of the state. Its destructor gives it up.
 ///
 /// Move-only. It may outlive its memory, and can then only be destroyed or assigned to. It is used by the thread that

@@ -11,8 +11,8 @@ namespace cellar {
 /// A token sees itself and every earlier token of its sequence. Nothing is forgotten.
 class FullCausal {
 public:
-    constexpr Position oldest_visible(Position) const { return {0}; }
-    constexpr Position oldest_kept(Position) const { return {0}; }
+    constexpr Position oldest_visible(Position) const { return Position{0}; }
+    constexpr Position oldest_kept(Position) const { return Position{0}; }
     constexpr std::int32_t sinks() const { return 0; }
 
     constexpr FullCausal resolved(std::int32_t, std::int32_t) const { return *this; }

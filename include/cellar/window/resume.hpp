@@ -12,14 +12,14 @@ namespace cellar::detail {
 template <WindowPolicy Window, class Kept>
 bool can_resume_with(const Window& window, const Kept& kept, Position p) {
     const Position sinks{window.sinks()};
-    return kept.covers({0}, std::min(sinks, p)) && kept.covers(std::max(sinks, window.oldest_visible(p)), p);
+    return kept.covers(Position{0}, std::min(sinks, p)) && kept.covers(std::max(sinks, window.oldest_visible(p)), p);
 }
 
 /// The largest q <= p where that is true, for windows that slide or that start anew in chunks. For a window that does
 /// both it may be a smaller one. Looks up positions once for each gap that it steps back over.
 template <WindowPolicy Window, class Kept>
 Position resumable_prefix_with(const Window& window, const Kept& kept, Position p) {
-    p = kept.covers({0}, std::min(p, Position{window.sinks()})) ? p : kept.covered_to();
+    p = kept.covers(Position{0}, std::min(p, Position{window.sinks()})) ? p : kept.covered_to();
     while (!can_resume_with(window, kept, p)) {
         // What a query at p misses, every earlier query of the same covered stretch misses too. In a gap, only a query
         // that sees nothing before itself can resume: the first one of a chunk.

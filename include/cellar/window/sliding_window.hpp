@@ -33,7 +33,9 @@ public:
 
     constexpr std::int32_t width() const { return width_; }
 
-    constexpr Position oldest_visible(Position p) const { return {p.value < width_ ? 0 : p.value - width_ + 1}; }
+    constexpr Position oldest_visible(Position p) const {
+        return Position{p.value < width_ ? 0 : p.value - width_ + 1};
+    }
     constexpr Position oldest_kept(Position p) const { return retention_.oldest_kept(p, width_); }
     constexpr std::int32_t sinks() const { return sinks_; }
 

@@ -74,8 +74,8 @@ public:
     AttentionTrial(unsigned seed, const Window& window, int step)
         : random_{seed},
           shapes_{some_shape(step), some_shape(step)},
-          device_{cellar::CacheShape{shapes_}, limits(), window},
-          exact_{cellar::CacheShape{shapes_}, limits(), window} {
+          device_{cellar::CacheShape{.each_layer = shapes_}, limits(), window},
+          exact_{cellar::CacheShape{.each_layer = shapes_}, limits(), window} {
         poison();
     }
 
@@ -125,12 +125,13 @@ private:
 
     void poison() {
         for (int i = 0; i < 4; ++i) {
-            auto pass = device_.begin(cellar::Tokens{cellar::Sequence{3}, device_.next({3}), 400}).value();
+            auto pass = device_.begin(cellar::BatchBuilder{cellar::Sequence{3}, device_.next(cellar::Sequence{3}), 400})
+                            .value();
             for (int layer = 0; layer < layers; ++layer) put(pass, layer, Floats(1, not_a_number), true);
             pass.commit();
             compare();
         }
-        REQUIRE(device_.remove({3}, {0}, cellar::to_end));
+        REQUIRE(device_.remove(cellar::Sequence{3}, cellar::Position{0}, cellar::to_end));
     }
 
     // The same number everywhere, or random ones.
@@ -174,17 +175,18 @@ private:
     void copy() {
         const cellar::Sequence from{draw(0, 3)}, to{draw(0, 3)};
         const int length = draw(0, device_.next(from).value);
-        CHECK(device_.copy_prefix(from, to, length).has_value() == exact_.copy_prefix(from, to, length).has_value());
+        CHECK(device_.copy_prefix(from, to, cellar::Position{length}).has_value()
+              == exact_.copy_prefix(from, to, cellar::Position{length}).has_value());
     }
     void remove() {
         const cellar::Sequence s{draw(0, 3)};
         const int from = draw(0, device_.next(s).value);
-        CHECK(device_.remove(s, {from}, cellar::to_end).has_value()
-              == exact_.remove(s, {from}, cellar::to_end).has_value());
+        CHECK(device_.remove(s, cellar::Position{from}, cellar::to_end).has_value()
+              == exact_.remove(s, cellar::Position{from}, cellar::to_end).has_value());
     }
     void read_long_text() {
         const cellar::Sequence s{draw(0, 3)};
-        const cellar::Tokens text{s, device_.next(s), draw(60, 300)};
+        const cellar::BatchBuilder text{s, device_.next(s), draw(60, 300)};
         auto device = device_.begin(text);
         auto exact = exact_.begin(text);
         REQUIRE(device.has_value() == exact.has_value());
@@ -197,7 +199,7 @@ private:
     RandomBatch next_tokens() {
         RandomBatch tokens;
         std::vector<int> next;
-        for (int s = 0; s < sequences; ++s) next.push_back(device_.next({s}).value);
+        for (int s = 0; s < sequences; ++s) next.push_back(device_.next(cellar::Sequence{s}).value);
         const bool grouped = draw_true(4);
         const bool tree = !grouped && draw_true(3);
         const bool in_part = draw_true(4);
@@ -207,15 +209,15 @@ private:
         for (int i = 0; i < count; ++i) {
             if (draw_true(5)) s = draw(0, 3);
             int& end = next[static_cast<std::size_t>(s)];
-            tokens.sequences.push_back({s});
+            tokens.sequences.push_back(cellar::Sequence{s});
             if (tree) {
                 const int parent = draw(-1, i - 1);
                 const bool same = parent >= 0 && tokens.sequences[static_cast<std::size_t>(parent)].value == s;
                 tokens.parents.push_back(same ? parent : -1);
                 depth.push_back(same ? depth[static_cast<std::size_t>(parent)] + 1 : 0);
-                tokens.positions.push_back({end + depth.back()});
+                tokens.positions.push_back(cellar::Position{end + depth.back()});
             } else {
-                tokens.positions.push_back({end++});
+                tokens.positions.push_back(cellar::Position{end++});
             }
             if (in_part) tokens.stored.push_back(draw_true() ? 1 : 0);
             const auto first = std::find(tokens.sequences.begin(), tokens.sequences.end(), cellar::Sequence{s});

@@ -42,8 +42,10 @@ void check_passes() {
     constexpr int heads = 3;
     constexpr int dim = 16;
     const CacheLimits limits{.sequences = 2, .capacity = 64, .batch = 40, .positions = Positions::any};
-    Cache<Layout, Window, DisabledShift, HostBackend> host{CacheShape{2, heads, dim}, limits};
-    Cache<Layout, Window, DisabledShift, Backend> device{CacheShape{2, heads, dim}, limits};
+    Cache<Layout, Window, DisabledShift, HostBackend> host{CacheShape{.layers = 2, .kv_heads = heads, .head_dim = dim},
+                                                           limits};
+    Cache<Layout, Window, DisabledShift, Backend> device{CacheShape{.layers = 2, .kv_heads = heads, .head_dim = dim},
+                                                         limits};
     std::mt19937 random{9};
     const auto pass = [&](const std::vector<Position>& positions, const std::vector<Sequence>& sequences) {
         auto a = host.begin({positions, sequences});
@@ -70,16 +72,16 @@ void check_passes() {
         b->commit();
     };
     std::vector<Position> prompt;
-    for (int p = 0; p < 40; ++p) prompt.push_back({p});
+    for (int p = 0; p < 40; ++p) prompt.push_back(cellar::Position{p});
     pass(prompt, std::vector<Sequence>(40));
-    REQUIRE(device.copy_prefix({0}, {1}, 40));
-    REQUIRE(host.copy_prefix({0}, {1}, 40));
-    for (int p = 40; p < 50; ++p) pass({{p}, {p}}, {{0}, {1}});
-    REQUIRE(device.remove({0}, {45}, to_end));
-    REQUIRE(host.remove({0}, {45}, to_end));
+    REQUIRE(device.copy_prefix(Sequence{0}, Sequence{1}, Position{40}));
+    REQUIRE(host.copy_prefix(Sequence{0}, Sequence{1}, Position{40}));
+    for (int p = 40; p < 50; ++p) pass({Position{p}, Position{p}}, {Sequence{0}, Sequence{1}});
+    REQUIRE(device.remove(Sequence{0}, Position{45}, to_end));
+    REQUIRE(host.remove(Sequence{0}, Position{45}, to_end));
     device.defragment();
     host.defragment();
-    for (int p = 45; p < 48; ++p) pass({{p}, {p + 5}}, {{0}, {1}});
+    for (int p = 45; p < 48; ++p) pass({Position{p}, Position{p + 5}}, {Sequence{0}, Sequence{1}});
 }
 
 } // namespace cellar_test

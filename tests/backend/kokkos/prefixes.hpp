@@ -15,28 +15,29 @@
 
 namespace cellar_test {
 
-/// Twins with a prefix tree each. That of the host pages out to the host.
+/// Twins with a prefix tree each. That of the host offloads to the host.
 template <class Backend, class Layout>
-class PagedTrees : public TwinCaches<Backend, Layout> {
+class OffloadedTrees : public TwinCaches<Backend, Layout> {
     using Twins = TwinCaches<Backend, Layout>;
 
 public:
     using List = std::vector<std::int32_t>;
 
-    PagedTrees(cellar::PageTo to, std::int64_t paged_tokens)
+    OffloadedTrees(cellar::OffloadTo to, std::int64_t offloaded_tokens)
         : Twins{layers, {.sequences = 2, .cells = 64, .batch = 24}},
-          host_tree{this->host, {.paged_bytes = paged_tokens * token_bytes}},
-          device_tree{this->device, {.paged_bytes = paged_tokens * token_bytes, .page_to = to}} {}
+          host_tree{this->host, {.offloaded_bytes = offloaded_tokens * token_bytes}},
+          device_tree{this->device, {.offloaded_bytes = offloaded_tokens * token_bytes, .offload_to = to}} {}
 
     /// Sequence s computes what the trees do not have of these tokens, and stays until it is served again.
     void serve(int s, const List& tokens) {
         const std::int32_t attached = attach(host_tree, s, tokens);
         REQUIRE(attach(device_tree, s, tokens) == attached);
         const auto rest = std::span{tokens}.subspan(static_cast<std::size_t>(attached));
-        const cellar::Tokens batch{{s}, {attached}, static_cast<std::int32_t>(rest.size())};
+        const cellar::BatchBuilder batch{cellar::Sequence{s}, cellar::Position{attached},
+                                         static_cast<std::int32_t>(rest.size())};
         this->run(host_tree, device_tree, batch, [&](std::size_t i, int e) { return rest[i] + 3 * e; });
-        REQUIRE(host_tree.insert({s}, tokens));
-        REQUIRE(device_tree.insert({s}, tokens));
+        REQUIRE(host_tree.insert(cellar::Sequence{s}, tokens));
+        REQUIRE(device_tree.insert(cellar::Sequence{s}, tokens));
     }
 
     /// Compares all cells, used or not, and where the prefixes are.
@@ -44,11 +45,11 @@ public:
         Twins::compare();
         const cellar::PrefixStatistics x = host_tree.statistics();
         const cellar::PrefixStatistics y = device_tree.statistics();
-        CHECK(x.paged_bytes == y.paged_bytes);
+        CHECK(x.offloaded_bytes == y.offloaded_bytes);
         CHECK(x.in_place_bytes == y.in_place_bytes);
-        CHECK(this->device.statistics().paged_bytes == y.paged_bytes);
-        CHECK(x.page_outs == y.page_outs);
-        CHECK(x.page_ins == y.page_ins);
+        CHECK(this->device.statistics().offloaded_bytes == y.offloaded_bytes);
+        CHECK(x.offloads == y.offloads);
+        CHECK(x.reloads == y.reloads);
         CHECK(x.evictions == y.evictions);
         CHECK(audit(device_tree) == "");
     }
@@ -59,8 +60,8 @@ public:
 private:
     template <class Tree>
     static std::int32_t attach(Tree& tree, int s, const List& tokens) {
-        REQUIRE(tree.memory().remove({s}, {0}, cellar::to_end));
-        return tree.attach({s}, std::span{tokens}.first(tokens.size() - 1)).length;
+        REQUIRE(tree.memory().remove(cellar::Sequence{s}, cellar::Position{0}, cellar::to_end));
+        return tree.attach(cellar::Sequence{s}, std::span{tokens}.first(tokens.size() - 1)).length;
     }
 
     static constexpr int layers = 2;
@@ -68,11 +69,11 @@ private:
         2 * layers * Twins::heads * Twins::dim * sizeof(typename Layout::key_format);
 };
 
-/// Random lists that begin alike, in a cache that is always full. There is room for `paged_tokens` outside of it.
+/// Random lists that begin alike, in a cache that is always full. There is room for `offloaded_tokens` outside of it.
 template <class Backend, class Layout>
-void check_prefix_paging(cellar::PageTo to) {
-    for (const int paged_tokens : {40, 2000}) {
-        PagedTrees<Backend, Layout> trees{to, paged_tokens};
+void check_prefix_offloading(cellar::OffloadTo to) {
+    for (const int offloaded_tokens : {40, 2000}) {
+        OffloadedTrees<Backend, Layout> trees{to, offloaded_tokens};
         std::mt19937 random{7};
         for (int i = 0; i < 60; ++i) {
             std::vector<std::int32_t> tokens(4 + random() % 20);
@@ -82,9 +83,9 @@ void check_prefix_paging(cellar::PageTo to) {
             if (i % 6 == 5) trees.compare();
         }
         const cellar::PrefixStatistics statistics = trees.device_tree.statistics();
-        CHECK(statistics.page_outs > 10);
-        CHECK(statistics.page_ins > 5);
-        CHECK((statistics.evictions > 0) == (paged_tokens == 40));
+        CHECK(statistics.offloads > 10);
+        CHECK(statistics.reloads > 5);
+        CHECK((statistics.evictions > 0) == (offloaded_tokens == 40));
     }
 }
 

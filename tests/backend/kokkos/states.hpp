@@ -62,7 +62,7 @@ public:
 
     template <class Tag, class Space>
     std::vector<float> elements(int layer, int sequence) const {
-        return elements_of<Space>(memory.template view<Tag>(layer, memory.state({sequence})));
+        return elements_of<Space>(memory.template view<Tag>(layer, memory.state(cellar::Sequence{sequence})));
     }
 
     Memory memory{cellar::StateShape{2, {{3, 40}, {7}}}, {.sequences = 3, .batch = 12, .rollback = 2, .snapshots = 1}};
@@ -99,13 +99,13 @@ void check_states() {
     };
     feed(text(0, 0, 5) + text(1, 0, 3, 50));
     feed(text(0, 5, 1, 6) + text(1, 3, 1, 53));
-    REQUIRE(host.memory.remove({0}, {5}, cellar::to_end));
-    REQUIRE(device.memory.remove({0}, {5}, cellar::to_end));
-    REQUIRE(host.memory.copy_prefix({0}, {2}, 5));
-    REQUIRE(device.memory.copy_prefix({0}, {2}, 5));
+    REQUIRE(host.memory.remove(cellar::Sequence{0}, cellar::Position{5}, cellar::to_end));
+    REQUIRE(device.memory.remove(cellar::Sequence{0}, cellar::Position{5}, cellar::to_end));
+    REQUIRE(host.memory.copy_prefix(cellar::Sequence{0}, cellar::Sequence{2}, cellar::Position{5}));
+    REQUIRE(device.memory.copy_prefix(cellar::Sequence{0}, cellar::Sequence{2}, cellar::Position{5}));
     feed(text(2, 5, 2, 20) + text(0, 5, 4, 30) + text(1, 4, 1, 54));
-    REQUIRE(host.memory.copy_prefix({2}, {1}, 7));
-    REQUIRE(device.memory.copy_prefix({2}, {1}, 7));
+    REQUIRE(host.memory.copy_prefix(cellar::Sequence{2}, cellar::Sequence{1}, cellar::Position{7}));
+    REQUIRE(device.memory.copy_prefix(cellar::Sequence{2}, cellar::Sequence{1}, cellar::Position{7}));
     feed(text(1, 7, 3, 60));
 }
 

@@ -33,7 +33,7 @@ template <class Cache, class Threads>
 std::vector<float> attended(Cache& cache, const Threads& threads) {
     std::vector<float> all;
     for (const int n : {1500, 1, 40, 1}) {
-        auto pass = cache.begin(Tokens{Sequence{0}, cache.next({0}), n}).value();
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, cache.next(Sequence{0}), n}).value();
         pass.put(0, wave(n * kv_heads * dim, n), wave(n * kv_heads * dim, n + 1));
         if (n < 1000) {
             std::vector<float> out(static_cast<std::size_t>(n * heads * dim));
@@ -50,7 +50,7 @@ template <class Space>
 void check() {
     if constexpr (Kokkos::SpaceAccessibility<Kokkos::HostSpace, typename Space::memory_space>::accessible) {
         const CacheLimits limits{.capacity = 2000, .batch = 1500};
-        const CacheShape shape{1, kv_heads, dim};
+        const CacheShape shape{.layers = 1, .kv_heads = kv_heads, .head_dim = dim};
         Cache<StandardV<cellar::half>> on_calling_thread{shape, limits};
         Cache<StandardV<cellar::half>, FullCausal, DisabledShift, KokkosBackend<Space>> by_kokkos{shape, limits};
         CHECK(attended(by_kokkos, KokkosThreads<Space>{}) == attended(on_calling_thread, CallingThread{}));

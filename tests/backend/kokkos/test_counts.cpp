@@ -117,8 +117,9 @@ public:
     }
 
 private:
-    Cache<Layout, FullCausal, DisabledShift, Backend> cache_{CacheShape{layers, heads, dim},
-                                                             {.sequences = 1, .capacity = 5 * batch, .batch = batch}};
+    Cache<Layout, FullCausal, DisabledShift, Backend> cache_{
+        CacheShape{.layers = layers, .kv_heads = heads, .head_dim = dim},
+        {.sequences = 1, .capacity = 5 * batch, .batch = batch}};
     std::vector<cellar::half> rows_ = std::vector<cellar::half>(std::size_t{batch} * heads * dim);
     std::vector<Position> positions_;
     std::vector<Sequence> sequences_;
@@ -156,14 +157,15 @@ TEST_CASE_TEMPLATE("counts: host work launches kernels for large batches and not
 // A graph captures the kernels, which read the list at the same address in every pass.
 TEST_CASE_TEMPLATE("counts: after upload_cells, put launches kernels and nothing else", Layout, StandardV<cellar::half>,
                    PermutedV<cellar::half>) {
-    Cache<Layout, FullCausal, DisabledShift, LateDevice> cache{CacheShape{layers, heads, dim},
-                                                               {.sequences = 2, .capacity = 100, .batch = 32}};
+    Cache<Layout, FullCausal, DisabledShift, LateDevice> cache{
+        CacheShape{.layers = layers, .kv_heads = heads, .head_dim = dim},
+        {.sequences = 2, .capacity = 100, .batch = 32}};
     cache.reserve(32).drop();
     const std::vector<cellar::half> rows(std::size_t{2} * heads * dim);
     const void* address = nullptr;
     for (int p = 0; p < 20; ++p) {
-        const std::vector<Position> positions{{p}, {p}};
-        const std::vector<Sequence> sequences{{0}, {1}};
+        const std::vector<Position> positions{Position{p}, Position{p}};
+        const std::vector<Sequence> sequences{Sequence{0}, Sequence{1}};
         auto pass = cache.begin({positions, sequences});
         REQUIRE(pass);
         const void* to = nullptr;
@@ -196,15 +198,15 @@ TEST_CASE_TEMPLATE("counts: device work copies one list for all puts and one for
 }
 
 TEST_CASE("counts: after a reserved pass, no list grows in the largest pass") {
-    Cache<StandardV<cellar::half>, FullCausal, DisabledShift, LateDevice> cache{CacheShape{1, heads, dim},
-                                                                                {.capacity = 100, .batch = 100}};
+    Cache<StandardV<cellar::half>, FullCausal, DisabledShift, LateDevice> cache{
+        CacheShape{.layers = 1, .kv_heads = heads, .head_dim = dim}, {.capacity = 100, .batch = 100}};
     cache.reserve(100).drop();
     const std::vector<cellar::half> rows(std::size_t{100} * heads * dim);
     int grown = 0;
     {
         const cellar_test::Listener listener{
             {.allocation = [&](std::string_view name) { grown += name == "cellar: staging"; }}};
-        auto pass = cache.begin(Tokens{{0}, {0}, 100});
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 100});
         REQUIRE(pass);
         pass->put(0, rows, rows);
         static_cast<void>(pass->mask()); // two words for each token, the second of which is not full
@@ -220,8 +222,8 @@ TEST_CASE("counts: the states of a layer take one launch to get and one to put")
     Memory memory{StateShape{layers, {{4, 64}, {heads, 16, 16}}}, {.sequences = 3, .batch = 3}};
     PassCounts counts;
     const auto pass_of = [&](int p, auto count) {
-        const std::vector<Position> positions{{p}, {p}, {p}};
-        const std::vector<Sequence> sequences{{0}, {1}, {2}};
+        const std::vector<Position> positions{Position{p}, Position{p}, Position{p}};
+        const std::vector<Sequence> sequences{Sequence{0}, Sequence{1}, Sequence{2}};
         auto pass = memory.begin({positions, sequences});
         REQUIRE(pass);
         for (int layer = 0; layer < layers; ++layer) {
@@ -266,26 +268,29 @@ namespace {
 template <class Layout>
 Counts count_removal(int model_layers, bool shared, int warm_ups) {
     using Shift = RopeShift<Neox>;
-    Cache<Layout, FullCausal, Shift, LateDevice> cache{CacheShape{model_layers, 2, dim},
-                                                       {.sequences = 2, .capacity = 100, .batch = 50},
-                                                       FullCausal{},
-                                                       Shift{rope_frequencies(dim)}};
+    Cache<Layout, FullCausal, Shift, LateDevice> cache{
+        CacheShape{.layers = model_layers, .kv_heads = 2, .head_dim = dim},
+        {.sequences = 2, .capacity = 100, .batch = 50},
+        FullCausal{},
+        Shift{rope_frequencies(dim)}};
     const std::vector<float> rows(std::size_t{50} * 2 * dim);
     Counts counts;
     for (int round = 0; round <= warm_ups; ++round) {
-        REQUIRE(cache.remove({0}, {0}, to_end));
-        REQUIRE(cache.remove({1}, {0}, to_end));
-        Tokens tokens;
-        for (int p = 0; p < 50; ++p) tokens.add({0}, {p});
+        REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
+        REQUIRE(cache.remove(Sequence{1}, Position{0}, to_end));
+        BatchBuilder tokens;
+        for (int p = 0; p < 50; ++p) tokens.add(Sequence{0}, Position{p});
         auto pass = cache.begin(tokens);
         REQUIRE(pass);
         for (int layer = 0; layer < model_layers; ++layer) pass->put(layer, rows, rows);
         pass->commit();
-        if (shared) REQUIRE(cache.copy_prefix({0}, {1}, 40));
+        if (shared) REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{40}));
         Counts now;
         bool removed = false;
         const int before = warm_ups - round; // other tokens, by another distance
-        count(now, [&] { removed = cache.remove({0}, {10 - 3 * before}, {20 - 2 * before}).has_value(); });
+        count(now, [&] {
+            removed = cache.remove(Sequence{0}, Position{10 - 3 * before}, Position{20 - 2 * before}).has_value();
+        });
         REQUIRE(removed);
         counts = now;
     }
@@ -310,28 +315,29 @@ TEST_CASE_TEMPLATE("counts: a removal copies each of its lists once, however man
 
 TEST_CASE("counts: larger removals wait once for each list that grows") {
     using Shift = RopeShift<Neox>;
-    Cache<StandardV<cellar::half>, FullCausal, Shift, LateDevice> cache{CacheShape{8, 2, dim},
-                                                                        {.sequences = 2, .capacity = 200, .batch = 50},
-                                                                        FullCausal{},
-                                                                        Shift{rope_frequencies(dim)}};
+    Cache<StandardV<cellar::half>, FullCausal, Shift, LateDevice> cache{
+        CacheShape{.layers = 8, .kv_heads = 2, .head_dim = dim},
+        {.sequences = 2, .capacity = 200, .batch = 50},
+        FullCausal{},
+        Shift{rope_frequencies(dim)}};
     const std::vector<float> rows(std::size_t{50} * 2 * dim);
     for (int p = 0; p < 200; p += 50) {
-        Tokens tokens;
-        for (int i = 0; i < 50; ++i) tokens.add({0}, {p + i});
+        BatchBuilder tokens;
+        for (int i = 0; i < 50; ++i) tokens.add(Sequence{0}, Position{p + i});
         auto pass = cache.begin(tokens);
         REQUIRE(pass);
         for (int layer = 0; layer < 8; ++layer) pass->put(layer, rows, rows);
         pass->commit();
     }
-    REQUIRE(cache.copy_prefix({0}, {1}, 200));
-    REQUIRE(cache.remove({1}, {190}, {191}));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{200}));
+    REQUIRE(cache.remove(Sequence{1}, Position{190}, Position{191}));
     Counts counts;
     bool removed = false;
     {
         const cellar_test::Listener listener{
             {.fence = [&](std::string_view name) { counts.fences += name.starts_with("cellar"); }, // not Kokkos' own
              .copy = [&](auto...) { ++counts.copies; }}};
-        removed = cache.remove({0}, {10}, {20}).has_value();
+        removed = cache.remove(Sequence{0}, Position{10}, Position{20}).has_value();
     }
     CHECK(removed);
     CHECK(counts.fences == 2); // moves and rotations

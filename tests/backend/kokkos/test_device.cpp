@@ -9,7 +9,7 @@
 
 #define CELLAR_BACKEND cellar_test::TheDevice
 #include "backend/agreement.hpp"
-#include "backend/kokkos/paging.hpp"
+#include "backend/kokkos/offloading.hpp"
 #include "backend/kokkos/passes.hpp"
 #include "backend/kokkos/prefixes.hpp"
 #include "backend/kokkos/states.hpp"
@@ -31,32 +31,36 @@ TEST_CASE("device: states equal those on the host") {
     cellar_test::check_states<CELLAR_BACKEND>();
 }
 
-TEST_CASE("device: rows are paged out and in while passes of other sequences go on, as on the host") {
-    for (const cellar::PageTo to : {cellar::PageTo::host, cellar::PageTo::pinned_host, cellar::PageTo::backend}) {
-        cellar_test::check_paging<CELLAR_BACKEND, cellar::StandardV<cellar::half>>(to);
-        cellar_test::check_paging<CELLAR_BACKEND, cellar::PermutedV<float>>(to);
+TEST_CASE("device: rows are offloaded and reloaded while passes of other sequences go on, as on the host") {
+    for (const cellar::OffloadTo to :
+         {cellar::OffloadTo::host, cellar::OffloadTo::pinned_host, cellar::OffloadTo::backend}) {
+        cellar_test::check_offloading<CELLAR_BACKEND, cellar::StandardV<cellar::half>>(to);
+        cellar_test::check_offloading<CELLAR_BACKEND, cellar::PermutedV<float>>(to);
     }
 }
 
-TEST_CASE("device: rows that are paged out are divided and joined wherever they are, as on the host") {
-    for (const cellar::PageTo to : {cellar::PageTo::host, cellar::PageTo::pinned_host, cellar::PageTo::backend}) {
-        for (const cellar::PageTo other :
-             {cellar::PageTo::host, cellar::PageTo::pinned_host, cellar::PageTo::backend}) {
+TEST_CASE("device: rows that are offloaded are divided and joined wherever they are, as on the host") {
+    for (const cellar::OffloadTo to :
+         {cellar::OffloadTo::host, cellar::OffloadTo::pinned_host, cellar::OffloadTo::backend}) {
+        for (const cellar::OffloadTo other :
+             {cellar::OffloadTo::host, cellar::OffloadTo::pinned_host, cellar::OffloadTo::backend}) {
             cellar_test::check_parts<CELLAR_BACKEND, cellar::StandardV<cellar::half>>(to, other);
             cellar_test::check_parts<CELLAR_BACKEND, cellar::PermutedV<float>>(to, other);
         }
     }
 }
 
-TEST_CASE("device: states are paged out and in while passes of other sequences go on, as on the host") {
-    for (const cellar::PageTo to : {cellar::PageTo::host, cellar::PageTo::pinned_host, cellar::PageTo::backend})
-        cellar_test::check_state_paging<CELLAR_BACKEND>(to);
+TEST_CASE("device: states are offloaded and reloaded while passes of other sequences go on, as on the host") {
+    for (const cellar::OffloadTo to :
+         {cellar::OffloadTo::host, cellar::OffloadTo::pinned_host, cellar::OffloadTo::backend})
+        cellar_test::check_state_offloading<CELLAR_BACKEND>(to);
 }
 
-TEST_CASE("device: the prefixes of a tree are paged out and come back wherever they are, as on the host") {
-    for (const cellar::PageTo to : {cellar::PageTo::host, cellar::PageTo::pinned_host, cellar::PageTo::backend}) {
-        cellar_test::check_prefix_paging<CELLAR_BACKEND, cellar::StandardV<cellar::half>>(to);
-        cellar_test::check_prefix_paging<CELLAR_BACKEND, cellar::PermutedV<float>>(to);
+TEST_CASE("device: the prefixes of a tree are offloaded and come back wherever they are, as on the host") {
+    for (const cellar::OffloadTo to :
+         {cellar::OffloadTo::host, cellar::OffloadTo::pinned_host, cellar::OffloadTo::backend}) {
+        cellar_test::check_prefix_offloading<CELLAR_BACKEND, cellar::StandardV<cellar::half>>(to);
+        cellar_test::check_prefix_offloading<CELLAR_BACKEND, cellar::PermutedV<float>>(to);
     }
 }
 

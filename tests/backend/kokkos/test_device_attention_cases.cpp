@@ -25,7 +25,7 @@ namespace {
 
 constexpr float infinity = std::numeric_limits<float>::infinity();
 constexpr int heads = 4, kv_heads = 2, dim = 32, layers = 2;
-const CacheShape shape{layers, kv_heads, dim};
+const CacheShape shape{.layers = layers, .kv_heads = kv_heads, .head_dim = dim};
 
 /// Numbers between -1 and 1 that look random: the same ones for the same `first`.
 Floats wave(int n, int first) {
@@ -56,8 +56,8 @@ void put(auto& cache, auto& pass, int layer, const Floats& k, const Floats& v) {
 
 template <class Backend>
 auto begin(auto& cache, int sequence, int n) {
-    const int first = cache.next({sequence}).value;
-    auto pass = cache.begin(Tokens{Sequence{sequence}, Position{first}, n}).value();
+    const int first = cache.next(Sequence{sequence}).value;
+    auto pass = cache.begin(BatchBuilder{Sequence{sequence}, Position{first}, n}).value();
     for (int layer = 0; layer < layers; ++layer)
         put<Backend>(cache, pass, layer, rows_of(sequence, first, n, 0), rows_of(sequence, first, n, 500));
     return pass;
@@ -117,7 +117,7 @@ TEST_CASE("device: attention: what a later token of the batch holds does not rea
             CacheOn<TheDevice> clean{shape, {.capacity = 200, .batch = 64}};
             CacheOn<TheDevice> dirty{shape, {.capacity = 200, .batch = 64}};
             auto expected = begin<TheDevice>(clean, 0, tokens);
-            auto found = dirty.begin(Tokens{Sequence{0}, Position{0}, tokens}).value();
+            auto found = dirty.begin(BatchBuilder{Sequence{0}, Position{0}, tokens}).value();
             Floats k = rows_of(0, 0, tokens, 0), v = rows_of(0, 0, tokens, 500);
             std::fill(k.end() - kv_heads * dim, k.end(), bad);
             std::fill(v.end() - kv_heads * dim, v.end(), bad);
@@ -178,11 +178,11 @@ TEST_CASE("device: attention: queries and results have any strides, and are floa
 
 TEST_CASE("device: attention: keys alone, read by many heads, whose values are their first elements") {
     Cache<StandardV<float>, FullCausal, DisabledShift, TheDevice> cache{
-        CacheShape{std::vector<LayerShape>{{1, 200, 0}}}, {.capacity = 90, .batch = 90}};
+        CacheShape{.each_layer = std::vector<LayerShape>{{1, 200, 0}}}, {.capacity = 90, .batch = 90}};
     Cache<StandardV<float>, FullCausal, DisabledShift, EigenBackend> exact{
-        CacheShape{std::vector<LayerShape>{{1, 200, 0}}}, {.capacity = 90, .batch = 90}};
-    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 70}).value();
-    auto other = exact.begin(Tokens{Sequence{0}, Position{0}, 70}).value();
+        CacheShape{.each_layer = std::vector<LayerShape>{{1, 200, 0}}}, {.capacity = 90, .batch = 90}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 70}).value();
+    auto other = exact.begin(BatchBuilder{Sequence{0}, Position{0}, 70}).value();
     const Floats k = wave(70 * 200, 1), q = wave(70 * 7 * 200, 9);
     const OnDevice<TheDevice> keys{k}, queries{q}, out{Floats(70 * 7 * 130, not_a_number)};
     pass.put(0, contiguous_view(static_cast<const float*>(keys.data()), 70, 1, 200), StridedView<const float, 3>{});
@@ -198,12 +198,12 @@ TEST_CASE("device: attention: keys alone, read by many heads, whose values are t
 
 TEST_CASE("device: attention over an encoder's inputs: tokens that see none get zeros") {
     EncoderMemory<StandardV<float>, TheDevice> inputs{shape, {.sequences = 2, .capacity = 8, .batch = 4}};
-    auto written = inputs.write({0}, {1}, 3).value();
+    auto written = inputs.write(Sequence{0}, Position{1}, 3).value();
     for (int layer = 0; layer < layers; ++layer)
         put<TheDevice>(inputs, written, layer, rows_of(0, 0, 3, 0), rows_of(0, 0, 3, 500));
     written.commit();
-    const std::vector<Position> positions{{0}, {1}, {5}};
-    const std::vector<Sequence> sequences{{0}, {0}, {1}};
+    const std::vector<Position> positions{Position{0}, Position{1}, Position{5}};
+    const std::vector<Sequence> sequences{Sequence{0}, Sequence{0}, Sequence{1}};
     auto pass = inputs.begin(Batch{positions, sequences}).value();
     Floats sums;
     const Floats out = attended<TheDevice>(inputs, pass, {}, &sums);
@@ -233,9 +233,9 @@ TEST_CASE("device: attention: a reserved pass gets zeros, and the pass after it 
 
 TEST_CASE("device: attention: rows that no team has room for are a violation") {
     constexpr int many = 12000;
-    Cache<StandardV<cellar::half>, FullCausal, DisabledShift, TheDevice> cache{{1, 1, many},
-                                                                               {.capacity = 2, .batch = 2}};
-    auto pass = cache.begin(Tokens{Sequence{0}, Position{0}, 1}).value();
+    Cache<StandardV<cellar::half>, FullCausal, DisabledShift, TheDevice> cache{
+        {.layers = 1, .kv_heads = 1, .head_dim = many}, {.capacity = 2, .batch = 2}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 1}).value();
     const OnDevice<TheDevice> k{Floats(many, 1.0F)}, out{Floats(many)};
     const auto rows = contiguous_view(static_cast<const float*>(k.data()), 1, 1, many);
     pass.put(0, rows, rows);
@@ -255,8 +255,8 @@ TEST_CASE("fences: attention waits for nothing, and uploads what a pass sees onc
     int fences = 0, copies = 0, kernels = 0, allocations = 0;
     for (int i = 0; i < 3; ++i) {
         fences = kernels = allocations = 0;
-        Tokens batch;
-        batch.add({0}, cache.next({0})).add({1}, cache.next({1}));
+        BatchBuilder batch;
+        batch.add(Sequence{0}, cache.next(Sequence{0})).add(Sequence{1}, cache.next(Sequence{1}));
         auto pass = cache.begin(batch).value();
         const cellar_test::Listener listener{{.kernel = [&](std::string_view) { ++kernels; },
                                               .fence = [&](std::string_view) { ++fences; },

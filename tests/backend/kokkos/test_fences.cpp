@@ -2,7 +2,7 @@
 // Where device work has to wait: before the host reads, before memory that enqueued work uses is replaced or freed.
 // `Late` fails a test that frees memory in use.
 #include "backend/kokkos/device_on_host.hpp"
-#include "backend/kokkos/paging.hpp"
+#include "backend/kokkos/offloading.hpp"
 #include "backend/kokkos/passes.hpp"
 #include "backend/kokkos/prefixes.hpp"
 #include "backend/kokkos/states.hpp"
@@ -89,12 +89,12 @@ namespace {
 /// Masks that grow: of one token, of two, of 32. Nothing waits for a mask before the next pass.
 template <class T>
 void check_growing_masks() {
-    Cache<StandardV<float>, FullCausal, DisabledShift, LateDevice> cache{CacheShape{1, 1, 1},
-                                                                         {.capacity = 100, .batch = 32}};
+    Cache<StandardV<float>, FullCausal, DisabledShift, LateDevice> cache{
+        CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 100, .batch = 32}};
     int next = 0;
     for (const int tokens : {1, 2, 32}) {
-        Tokens batch;
-        for (int i = 0; i < tokens; ++i) batch.add({0}, {next++});
+        BatchBuilder batch;
+        for (int i = 0; i < tokens; ++i) batch.add(Sequence{0}, Position{next++});
         auto pass = cache.begin(batch);
         REQUIRE(pass);
         const auto mask = pass->template mask<T>();
@@ -117,10 +117,10 @@ TEST_CASE("fences: a larger mask waits for the kernels that write the old one") 
 }
 
 TEST_CASE("fences: masks of a pass are in order, and the last one stays") {
-    Cache<StandardV<float>, FullCausal, DisabledShift, LateDevice> cache{CacheShape{1, 1, 1},
-                                                                         {.capacity = 300, .batch = 100}};
-    Tokens batch;
-    for (int i = 0; i < 100; ++i) batch.add({0}, {i});
+    Cache<StandardV<float>, FullCausal, DisabledShift, LateDevice> cache{
+        CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 300, .batch = 100}};
+    BatchBuilder batch;
+    for (int i = 0; i < 100; ++i) batch.add(Sequence{0}, Position{i});
     auto pass = cache.begin(batch);
     REQUIRE(pass);
     static_cast<void>(pass->mask<float>());
@@ -217,9 +217,9 @@ TEST_CASE("fences: after a fence of the program, no list waits for its staging m
 
 TEST_CASE("fences: memories and backends may be destroyed and replaced while work is in flight") {
     const std::vector<float> rows(4 * 8, 1.0F);
-    const Tokens batch = [] {
-        Tokens tokens;
-        for (int i = 0; i < 4; ++i) tokens.add({0}, {i});
+    const BatchBuilder batch = [] {
+        BatchBuilder tokens;
+        for (int i = 0; i < 4; ++i) tokens.add(Sequence{0}, Position{i});
         return tokens;
     }();
     {
@@ -232,9 +232,9 @@ TEST_CASE("fences: memories and backends may be destroyed and replaced while wor
             pass->commit();
         };
         const CacheLimits limits{.capacity = 8, .batch = 8};
-        Device cache{CacheShape{1, 1, 8}, limits};
+        Device cache{CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 8}, limits};
         feed(cache);
-        cache = Device{CacheShape{1, 1, 8}, limits};
+        cache = Device{CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 8}, limits};
         feed(cache);
     }
     {
@@ -271,39 +271,39 @@ TEST_CASE("fences: memories and backends may be destroyed and replaced while wor
     }
 }
 
-TEST_CASE("fences: paging out to memory that the work reaches waits for nothing, and else for keys and for values") {
-    for (const PageTo to : {PageTo::backend, PageTo::pinned_host, PageTo::host}) {
-        cellar_test::PagedCaches<LateDevice, StandardV<float>> caches;
+TEST_CASE("fences: offloading to memory that the work reaches waits for nothing, and else for keys and for values") {
+    for (const OffloadTo to : {OffloadTo::backend, OffloadTo::pinned_host, OffloadTo::host}) {
+        cellar_test::OffloadedCaches<LateDevice, StandardV<float>> caches;
         caches.feed(0, 10);
-        CellSnapshot snapshot = caches.device.snapshot({0}).value();
-        caches.device.page_out(snapshot, PageTo::backend); // makes the list of cells long enough
-        snapshot = caches.device.snapshot({0}).value();
+        CellSnapshot snapshot = caches.device.snapshot(Sequence{0}).value();
+        caches.device.offload(snapshot, OffloadTo::backend); // makes the list of cells long enough
+        snapshot = caches.device.snapshot(Sequence{0}).value();
         caches.device.fence();
         int fences = 0;
         const cellar_test::Listener listener{{.fence = [&](std::string_view) { ++fences; }}};
-        caches.device.page_out(snapshot, to);
-        CHECK(fences == (to == PageTo::host ? 2 : 0));
+        caches.device.offload(snapshot, to);
+        CHECK(fences == (to == OffloadTo::host ? 2 : 0));
     }
 }
 
-TEST_CASE("fences: a tree that pages out to memory that the work reaches waits for nothing") {
-    for (const PageTo to : {PageTo::backend, PageTo::pinned_host, PageTo::host}) {
-        cellar_test::PagedTrees<LateDevice, StandardV<float>> trees{to, 1000};
+TEST_CASE("fences: a tree that offloads to memory that the work reaches waits for nothing") {
+    for (const OffloadTo to : {OffloadTo::backend, OffloadTo::pinned_host, OffloadTo::host}) {
+        cellar_test::OffloadedTrees<LateDevice, StandardV<float>> trees{to, 1000};
         const auto list = [](int first) {
             std::vector<std::int32_t> tokens(20);
             std::iota(tokens.begin(), tokens.end(), first);
             return tokens;
         };
         for (int i = 0; i < 5; ++i) trees.serve(0, list(100 * i)); // lists of cells are as long as ever after these
-        REQUIRE(trees.device.remove({0}, {0}, to_end));
+        REQUIRE(trees.device.remove(Sequence{0}, Position{0}, to_end));
         trees.device.fence();
-        const std::int64_t before = trees.device_tree.statistics().page_outs;
+        const std::int64_t before = trees.device_tree.statistics().offloads;
         int fences = 0;
         const cellar_test::Listener listener{{.fence = [&](std::string_view) { ++fences; }}};
-        auto pass = trees.device_tree.begin(Tokens{{0}, {0}, 20});
+        auto pass = trees.device_tree.begin(BatchBuilder{Sequence{0}, Position{0}, 20});
         REQUIRE(pass);
-        CHECK(trees.device_tree.statistics().page_outs == before + 1);
-        CHECK(fences == (to == PageTo::host ? 2 : 0));
+        CHECK(trees.device_tree.statistics().offloads == before + 1);
+        CHECK(fences == (to == OffloadTo::host ? 2 : 0));
         pass->drop();
     }
 }

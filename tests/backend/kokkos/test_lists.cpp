@@ -52,14 +52,14 @@ Ints read(Cache& cache, std::span<const std::int32_t> list) {
 template <class Window = FullCausal, class Backend = LateDevice>
 using OnDevice = Cache<StandardV<float>, Window, DisabledShift, Backend>;
 
-const CacheShape small{1, 1, 1, 1};
+const CacheShape small{.layers = 1, .kv_heads = 1, .head_dim = 1, .value_dim = 1};
 
 /// Opens a pass over the next tokens of each of these sequences.
 template <class Cache>
 auto begin(Cache& cache, const std::vector<int>& sequences, int tokens = 1) {
-    Tokens batch;
+    BatchBuilder batch;
     for (const int s : sequences)
-        for (int i = 0; i < tokens; ++i) batch.add({s}, cache.next({s}) + i);
+        for (int i = 0; i < tokens; ++i) batch.add(Sequence{s}, cache.next(Sequence{s}) + i);
     return cache.begin(batch).value();
 }
 
@@ -210,14 +210,14 @@ TEST_CASE("device: lists are read by kernels") {
     OnDevice<FullCausal, Backend> cache{small, {.sequences = 2, .capacity = 64, .batch = 20}};
     feed(cache, {0, 1}, 10);
     std::vector<Cell> expected;
-    cache.visit_cells({1}, [&](Position, Cell first, std::int32_t n) {
+    cache.visit_cells(Sequence{1}, [&](Position, Cell first, std::int32_t n) {
         for (std::int32_t i = 0; i < n; ++i) expected.push_back(first + i);
     });
     const Kokkos::View<std::int32_t*, Space> seen{"seen", 11};
 
     // [device]
     cache.reserve_lists(64); // from now on, the addresses stay, for rows of up to 64 cells
-    auto pass = cache.begin(Tokens{{1}, {10}}).value();
+    auto pass = cache.begin(BatchBuilder{Sequence{1}, Position{10}}).value();
     const CellLists lists = pass.lists(); // enqueues the upload
     const std::int32_t* const indices = lists.indices().data();
     const std::int32_t* const starts = lists.starts().data();
@@ -276,7 +276,7 @@ TEST_CASE("lists of a device: a dropped pass and a removal upload what differs a
         check_rows(cache, pass);
         commit(pass);
     }
-    REQUIRE(cache.remove({0}, {20}, to_end));
+    REQUIRE(cache.remove(Sequence{0}, Position{20}, to_end));
     auto pass = begin(cache, {0}, 2);
     CHECK(work_of([&] { (void)pass.lists(); }).bytes == 8 * (2 + 1));
     check_rows(cache, pass);
@@ -325,7 +325,7 @@ TEST_CASE("lists of a device: long rows are uploaded in pieces, and defragmentat
         check_rows(cache, pass);
         commit(pass);
     }
-    REQUIRE(cache.remove({1}, {0}, to_end));
+    REQUIRE(cache.remove(Sequence{1}, Position{0}, to_end));
     cache.defragment();
     auto pass = begin(cache, {0});
     check_rows(cache, pass);

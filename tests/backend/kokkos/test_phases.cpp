@@ -37,16 +37,16 @@ struct Both {
     using Shift = cellar_test::AddShift;
 
     explicit Both(const CacheLimits& limits)
-        : host{CacheShape{layers, heads, dim}, limits, FullCausal{}, Shift{4}},
-          device{CacheShape{layers, heads, dim}, limits, FullCausal{}, Shift{4}} {
+        : host{CacheShape{.layers = layers, .kv_heads = heads, .head_dim = dim}, limits, FullCausal{}, Shift{4}},
+          device{CacheShape{.layers = layers, .kv_heads = heads, .head_dim = dim}, limits, FullCausal{}, Shift{4}} {
         std::iota(rows.begin(), rows.end(), -500.0F);
     }
     ~Both() { device.fence(); } // before the rows are destroyed
 
     void feed(int sequence, int tokens) {
-        const Position next = host.next({sequence});
-        Tokens batch;
-        for (int i = 0; i < tokens; ++i) batch.add({sequence}, next + i);
+        const Position next = host.next(Sequence{sequence});
+        BatchBuilder batch;
+        for (int i = 0; i < tokens; ++i) batch.add(Sequence{sequence}, next + i);
         const auto view =
             contiguous_view(static_cast<const float*>(rows.data()) + 3 * (fed++ % 50), tokens, heads, dim);
         const auto feed_one = [&](auto& cache) {
@@ -64,7 +64,8 @@ struct Both {
         auto a = host.reserve(0);
         auto b = device.reserve(0);
         bool same = true;
-        for (int s = 0; s < host.sequences(); ++s) same = same && host.tokens({s}) == device.tokens({s});
+        for (int s = 0; s < host.sequences(); ++s)
+            same = same && host.tokens(Sequence{s}) == device.tokens(Sequence{s});
         for (int layer = 0; layer < layers; ++layer)
             same = same && elements_of<Kokkos::HostSpace>(a.keys(layer)) == elements_of<LateSpace>(b.keys(layer))
                    && elements_of<Kokkos::HostSpace>(a.values(layer)) == elements_of<LateSpace>(b.values(layer));
@@ -117,8 +118,8 @@ Costs costs_of(Counted counted, Call call) {
 template <class Layout>
 void fill(Both<Layout>& both) {
     both.feed(0, 40);
-    REQUIRE(both.host.copy_prefix({0}, {1}, 30));
-    REQUIRE(both.device.copy_prefix({0}, {1}, 30));
+    REQUIRE(both.host.copy_prefix(Sequence{0}, Sequence{1}, Position{30}));
+    REQUIRE(both.device.copy_prefix(Sequence{0}, Sequence{1}, Position{30}));
     both.feed(1, 5);
 }
 
@@ -130,22 +131,22 @@ TEST_CASE_TEMPLATE("phases: what finishes on a device neither allocates nor wait
         Both<Layout> both{{.sequences = 2, .capacity = 60, .batch = 40}};
         fill(both);
         {
-            auto prepared = both.device.prepare(op::Remove{{0}, {3}, {8}}); // of shared cells
+            auto prepared = both.device.prepare(op::Remove{Sequence{0}, Position{3}, Position{8}}); // of shared cells
             REQUIRE(prepared);
             CHECK(costs_of(counted, [&] { both.device.finish(*std::move(prepared)); }) == Costs{});
-            REQUIRE(both.host.remove({0}, {3}, {8}));
+            REQUIRE(both.host.remove(Sequence{0}, Position{3}, Position{8}));
         }
         {
-            auto prepared = both.device.prepare(op::Remove{{0}, {20}, {21}}); // of its own, now
+            auto prepared = both.device.prepare(op::Remove{Sequence{0}, Position{20}, Position{21}}); // of its own, now
             REQUIRE(prepared);
             CHECK(costs_of(counted, [&] { both.device.finish(*std::move(prepared)); }) == Costs{});
-            REQUIRE(both.host.remove({0}, {20}, {21}));
+            REQUIRE(both.host.remove(Sequence{0}, Position{20}, Position{21}));
         }
         {
-            auto prepared = both.device.prepare(op::CopyPrefix{{0}, {1}, 11});
+            auto prepared = both.device.prepare(op::CopyPrefix{Sequence{0}, Sequence{1}, Position{11}});
             REQUIRE(prepared);
             CHECK(costs_of(counted, [&] { both.device.finish(*std::move(prepared)); }) == Costs{});
-            REQUIRE(both.host.copy_prefix({0}, {1}, 11));
+            REQUIRE(both.host.copy_prefix(Sequence{0}, Sequence{1}, Position{11}));
         }
         CHECK(both.are_same());
     }
@@ -156,9 +157,10 @@ TEST_CASE_TEMPLATE("phases: a pass that defragments first opens without an alloc
     for (const Counted counted : {Counted::events, Counted::new_calls}) {
         Both<Layout> both{{.sequences = 2, .capacity = 8, .batch = 8, .placement = Placement::contiguous}};
         for (int i = 0; i < 12; ++i) both.feed(i % 2, 1);
-        REQUIRE(both.host.remove({1}, {0}, to_end));
-        REQUIRE(both.device.remove({1}, {0}, to_end));
-        const std::vector<Position> positions{{0}, {1}, {2}, {3}, {4}, {5}, {6}, {7}};
+        REQUIRE(both.host.remove(Sequence{1}, Position{0}, to_end));
+        REQUIRE(both.device.remove(Sequence{1}, Position{0}, to_end));
+        const std::vector<Position> positions{Position{0}, Position{1}, Position{2}, Position{3},
+                                              Position{4}, Position{5}, Position{6}, Position{7}};
         const std::vector<Sequence> sequences(8, Sequence{1});
         {
             auto prepared = both.device.prepare(op::Begin{{positions, sequences}});
@@ -186,7 +188,7 @@ TEST_CASE("phases: a pass over new states opens without an allocation") {
     for (const Counted counted : {Counted::events, Counted::new_calls}) {
         RecurrentMemory<States<Tail>, LateDevice> memory{StateShape{layers, {{5}}}, {.sequences = 3, .batch = 3}};
         const std::vector<Position> positions(3);
-        const std::vector<Sequence> sequences{{0}, {1}, {2}};
+        const std::vector<Sequence> sequences{Sequence{0}, Sequence{1}, Sequence{2}};
         auto prepared = memory.prepare(op::Begin{{positions, sequences}});
         REQUIRE(prepared);
         using Pass = decltype(memory.finish(*std::move(prepared)));
@@ -223,14 +225,15 @@ TEST_CASE_TEMPLATE("phases: a removal that the device has no memory for changes 
     Both<Layout> both{{.sequences = 2, .capacity = 60, .batch = 40}};
     fill(both);
     bool removed = false;
-    const int failures = failures_on_device([&] { removed = both.device.remove({0}, {3}, {8}).has_value(); },
-                                            [&] { CHECK(both.are_same()); });
+    const int failures =
+        failures_on_device([&] { removed = both.device.remove(Sequence{0}, Position{3}, Position{8}).has_value(); },
+                           [&] { CHECK(both.are_same()); });
     CHECK(removed);
     CHECK(failures == 2); // at the list of moves, and, which then has memory, at that of rotations
-    REQUIRE(both.host.remove({0}, {3}, {8}));
+    REQUIRE(both.host.remove(Sequence{0}, Position{3}, Position{8}));
     CHECK(both.are_same());
-    REQUIRE(both.device.remove({0}, {2}, {30})); // leaves holes
-    REQUIRE(both.host.remove({0}, {2}, {30}));
+    REQUIRE(both.device.remove(Sequence{0}, Position{2}, Position{30})); // leaves holes
+    REQUIRE(both.host.remove(Sequence{0}, Position{2}, Position{30}));
     both.host.defragment();
     CHECK(failures_on_device([&] { both.device.defragment(); }, [] {}) == 0); // it has memory by now
     CHECK(both.are_same());
@@ -239,8 +242,8 @@ TEST_CASE_TEMPLATE("phases: a removal that the device has no memory for changes 
 TEST_CASE("phases: a defragmentation that the device has no memory for changes nothing") {
     Both<StandardV<float>> both{{.sequences = 2, .capacity = 8, .batch = 8, .placement = Placement::scattered}};
     for (int i = 0; i < 12; ++i) both.feed(i % 2, 1);
-    REQUIRE(both.host.remove({1}, {0}, to_end));
-    REQUIRE(both.device.remove({1}, {0}, to_end));
+    REQUIRE(both.host.remove(Sequence{1}, Position{0}, to_end));
+    REQUIRE(both.device.remove(Sequence{1}, Position{0}, to_end));
     CHECK(failures_on_device([&] { both.device.defragment(); }, [&] { CHECK(both.are_same()); }) == 1);
     both.host.defragment();
     CHECK(both.are_same());
@@ -248,7 +251,9 @@ TEST_CASE("phases: a defragmentation that the device has no memory for changes n
 
 TEST_CASE("phases: a memory that does not fit on the device throws, and leaves nothing behind") {
     using DeviceCache = Cache<StandardV<float>, FullCausal, DisabledShift, LateDevice>;
-    const auto make = [] { const DeviceCache cache{CacheShape{2, 1, 4}, {.capacity = 8, .batch = 8}}; };
+    const auto make = [] {
+        const DeviceCache cache{CacheShape{.layers = 2, .kv_heads = 1, .head_dim = 4}, {.capacity = 8, .batch = 8}};
+    };
     CHECK(failures_on_device(make, [] {}) == 5); // keys and values of two layers, masks
     using DeviceStates = RecurrentMemory<States<Tail>, LateDevice>;
     const auto make_states = [] { const DeviceStates states{StateShape{2, {{4}}}, {.sequences = 2, .batch = 2}}; };

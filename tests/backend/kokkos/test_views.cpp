@@ -39,9 +39,10 @@ View filled() {
 
 TEST_CASE_TEMPLATE("views: rows may have any layout of Kokkos", Layout, Kokkos::LayoutRight, Kokkos::LayoutLeft) {
     const auto rows = filled<Kokkos::View<float***, Layout, Kokkos::HostSpace>>();
-    TestCache cache{CacheShape{1, heads, dim}, {.sequences = 1, .capacity = 8, .batch = tokens}};
-    const Position positions[] = {{0}, {1}, {2}};
-    const Sequence sequences[] = {{0}, {0}, {0}};
+    TestCache cache{CacheShape{.layers = 1, .kv_heads = heads, .head_dim = dim},
+                    {.sequences = 1, .capacity = 8, .batch = tokens}};
+    const Position positions[] = {Position{0}, Position{1}, Position{2}};
+    const Sequence sequences[] = {Sequence{0}, Sequence{0}, Sequence{0}};
     auto pass = cache.begin({positions, sequences});
     REQUIRE(pass);
     pass->put(0, rows, Kokkos::View<const float***, Layout, Kokkos::HostSpace>{rows});
@@ -64,9 +65,10 @@ TEST_CASE_TEMPLATE("views: rows may have any layout of Kokkos", Layout, Kokkos::
 }
 
 TEST_CASE("views: the message names a wrong extent") {
-    TestCache cache{CacheShape{1, heads, dim}, {.sequences = 1, .capacity = 8, .batch = tokens}};
-    const Position positions[] = {{0}};
-    const Sequence sequences[] = {{0}};
+    TestCache cache{CacheShape{.layers = 1, .kv_heads = heads, .head_dim = dim},
+                    {.sequences = 1, .capacity = 8, .batch = tokens}};
+    const Position positions[] = {Position{0}};
+    const Sequence sequences[] = {Sequence{0}};
     auto pass = cache.begin({positions, sequences});
     REQUIRE(pass);
     const auto rows = filled<Kokkos::View<float***, Kokkos::HostSpace>>();

@@ -26,14 +26,14 @@ public:
     using Device = CacheOn<Backend>;
 
     TwinCaches(int layers, const cellar::CacheLimits& limits)
-        : host{cellar::CacheShape{layers, heads, dim}, limits},
-          device{cellar::CacheShape{layers, heads, dim}, limits} {}
+        : host{cellar::CacheShape{.layers = layers, .kv_heads = heads, .head_dim = dim}, limits},
+          device{cellar::CacheShape{.layers = layers, .kv_heads = heads, .head_dim = dim}, limits} {}
 
     /// Runs a pass over `on_host` and one over `on_device`: the caches, or what begins passes of them. The keys of the
     /// first layer are `value(token, element)`, with the token's index in the batch. Those of each next layer are twice
     /// as large, and values are the keys with the other sign.
     template <class OnHost, class OnDevice, class Value>
-    void run(OnHost& on_host, OnDevice& on_device, const cellar::Tokens& batch, Value value) {
+    void run(OnHost& on_host, OnDevice& on_device, const cellar::BatchBuilder& batch, Value value) {
         auto a = on_host.begin(batch).value();
         auto b = on_device.begin(batch).value();
         const auto tokens = static_cast<std::size_t>(batch.size());

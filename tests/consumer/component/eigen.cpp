@@ -5,6 +5,7 @@
 int main() {
     using Cache =
         cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::DisabledShift, cellar::EigenBackend>;
-    const Cache cache{cellar::CacheShape{1, 1, 2, 2}, {.sequences = 1, .capacity = 8, .batch = 4}};
+    const Cache cache{cellar::CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 2, .value_dim = 2},
+                      {.sequences = 1, .capacity = 8, .batch = 4}};
     return cache.cells() == 8 ? 0 : 1;
 }

@@ -10,9 +10,9 @@ int main(int argc, char** argv) {
     using Space = Kokkos::DefaultHostExecutionSpace;
     using Backend = cellar::KokkosBackend<Space>;
     cellar::Cache<cellar::StandardV<float>, cellar::FullCausal, cellar::DisabledShift, Backend> cache{
-        cellar::CacheShape{1, 2, 4}, {.sequences = 1, .capacity = 8, .batch = 1}};
-    const cellar::Position position[] = {{0}};
-    const cellar::Sequence sequence[] = {{0}};
+        cellar::CacheShape{.layers = 1, .kv_heads = 2, .head_dim = 4}, {.sequences = 1, .capacity = 8, .batch = 1}};
+    const cellar::Position position[] = {cellar::Position{0}};
+    const cellar::Sequence sequence[] = {cellar::Sequence{0}};
     auto pass = cache.begin({position, sequence});
     if (!pass) return 1;
     const Kokkos::View<float***, Space> rows{"rows", 1, 2, 4};

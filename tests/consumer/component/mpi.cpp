@@ -10,7 +10,8 @@ int main(int argc, char** argv) {
     int found = 0;
     {
         const cellar::mpi::Communicator comm{MPI_COMM_WORLD};
-        const cellar::Cache<> cache{cellar::CacheShape{1, 2, 4}, {.sequences = 1, .capacity = 8, .batch = 1}};
+        const cellar::Cache<> cache{cellar::CacheShape{.layers = 1, .kv_heads = 2, .head_dim = 4},
+                                    {.sequences = 1, .capacity = 8, .batch = 1}};
         found = comm.size() == 1 && comm.rank() == 0 && cache.cells() == 8 ? 1 : 0;
     }
     MPI_Finalize();

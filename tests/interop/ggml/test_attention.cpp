@@ -70,7 +70,9 @@ public:
         pass.commit();
         return logits;
     }
-    void copy(int from, int to, int length) { memory.copy_prefix({from}, {to}, length).value(); }
+    void copy(int from, int to, int length) {
+        memory.copy_prefix(Sequence{from}, Sequence{to}, Position{length}).value();
+    }
 
 private:
     const RandomModel& model_;

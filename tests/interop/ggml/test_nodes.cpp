@@ -103,7 +103,8 @@ TEST_CASE("a node has the options of its layer and the parents of the pass, and 
     const Floats slopes{0.5F, 0.25F, 0.125F, 0.0625F}, sinks{1, 0, -1, 0.5F};
     const AttentionOptions options{.scale = 0.5F, .soft_cap = 2, .slopes = slopes, .sinks = sinks};
     const std::vector<std::int32_t> parents{-1, 0, 1, 1, 2};
-    const Tokens batch = Tokens{{0}, {0}, 3}.add({0}, {2}).add({0}, {3});
+    const BatchBuilder batch =
+        BatchBuilder{Sequence{0}, Position{0}, 3}.add(Sequence{0}, Position{2}).add(Sequence{0}, Position{3});
     const CacheShape shape{{{kv_heads, dim, dim}, {kv_heads, dim, dim, 0}}};
     Text cache{shape, limits};
     cellar::ggml::Attention<PassOf<Text>> attention{2};
@@ -135,7 +136,7 @@ TEST_CASE("a layer of a hybrid reads an encoder's inputs, and takes no keys") {
     Hybrid<RunTimePattern, Text, Images> memory{
         {0, 1, no_memory}, Text{{1, kv_heads, dim}, limits}, Images{{1, kv_heads, dim}, limits}};
     {
-        auto written = memory.template member<Images>().write({0}, {1}, tokens).value();
+        auto written = memory.template member<Images>().write(Sequence{0}, Position{1}, tokens).value();
         written.put(0, k, v);
         written.commit();
     }
@@ -146,11 +147,11 @@ TEST_CASE("a layer of a hybrid reads an encoder's inputs, and takes no keys") {
         ggml_tensor* const node = gives_keys
                                       ? attention.attend(c, layer, graph.input(q), graph.input(k), graph.input(v))
                                       : attention.attend(c, layer, graph.input(q), nullptr, dim);
-        auto pass = memory.begin(Tokens{{0}, {0}, tokens}).value();
+        auto pass = memory.begin(BatchBuilder{Sequence{0}, Position{0}, tokens}).value();
         return graph.compute(attention, pass, node);
     };
     const Floats found = compute(1, false);
-    auto pass = memory.begin(Tokens{{0}, {0}, tokens}).value();
+    auto pass = memory.begin(BatchBuilder{Sequence{0}, Position{0}, tokens}).value();
     CHECK(found == attended(pass.template of<Images>(), 0));
     CHECK(found[0] == 0); // the token before the input sees nothing
     CHECK(found[heads * dim] != 0);
@@ -188,7 +189,7 @@ TEST_CASE("ggml's attention over the same cells agrees, with its options, shared
         });
     };
     {
-        auto pass = cache.begin(Tokens{{0}, {0}, tokens}).value();
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, tokens}).value();
         const Floats of_0 = flash(cache, pass, 0, &sinks, true);
         const Floats of_1 = flash(cache, pass, 1, nullptr, false);
         pass.mark_put(0);
@@ -197,11 +198,11 @@ TEST_CASE("ggml's attention over the same cells agrees, with its options, shared
     }
     Images images{{1, kv_heads, dim}, limits};
     {
-        auto written = images.write({0}, {0}, tokens).value();
+        auto written = images.write(Sequence{0}, Position{0}, tokens).value();
         written.put(0, k, v);
         written.commit();
     }
-    auto pass = images.begin(Tokens{{0}, {0}, tokens}).value();
+    auto pass = images.begin(BatchBuilder{Sequence{0}, Position{0}, tokens}).value();
     agree(flash(images, pass, 0, nullptr, false), attended(pass, 0));
 }
 

@@ -16,8 +16,8 @@
 
 namespace test_page {
 
+using cellar::BatchBuilder;
 using cellar::Sequence;
-using cellar::Tokens;
 using ggml_test::Processor;
 
 namespace {
@@ -118,7 +118,7 @@ TEST_CASE("the code of the page: attend as an operation, and ggml's attention ov
         // [memory]
         using Memory =
             cellar::Cache<cellar::Blocked<cellar::half>, cellar::FullCausal, cellar::RopeShift<cellar::Neox>>;
-        Memory memory{{layers, kv_heads, dim},
+        Memory memory{{.layers = layers, .kv_heads = kv_heads, .head_dim = dim},
                       {.sequences = 8, .cells = 4096, .batch = 512},
                       cellar::FullCausal{},
                       cellar::RopeShift<cellar::Neox>{cellar::rope_frequencies(dim)}};
@@ -137,7 +137,7 @@ TEST_CASE("the code of the page: attend as an operation, and ggml's attention ov
         // [/graph]
         // [step]
         const Sequence alice{0};
-        auto pass = memory.begin(Tokens{alice, memory.next(alice), tokens});
+        auto pass = memory.begin(BatchBuilder{alice, memory.next(alice), tokens});
         if (!pass) return;   // refused, for example Reason::full: nothing has changed
         step.set(prompt, 0); // token ids and positions, before every computation
         if (attention.compute(*pass, cpu, step.graph) == GGML_STATUS_SUCCESS) pass->commit();
@@ -147,13 +147,13 @@ TEST_CASE("the code of the page: attend as an operation, and ggml's attention ov
     }
     // [flash]
     using Memory = cellar::Cache<cellar::StandardV<cellar::half>, cellar::FullCausal, cellar::RopeShift<cellar::Neox>>;
-    Memory memory{{layers, kv_heads, dim},
+    Memory memory{{.layers = layers, .kv_heads = kv_heads, .head_dim = dim},
                   {.sequences = 8, .cells = 4096, .batch = 512, .padding = 256, .start_padding = 0},
                   cellar::FullCausal{},
                   cellar::RopeShift<cellar::Neox>{cellar::rope_frequencies(dim)}};
     const cellar::ggml::Tensors tensors{memory}; // of all layers, without a copy
 
-    auto pass = memory.begin(Tokens{{0}, memory.next({0}), tokens}).value();
+    auto pass = memory.begin(BatchBuilder{cellar::Sequence{0}, memory.next(cellar::Sequence{0}), tokens}).value();
     Step step{tokens};
     ggml_context* const c = step.context.get();
     const cellar::ggml::PassInputs inputs{c, pass}; // cells and mask

@@ -64,7 +64,9 @@ public:
         pass.commit();
         return logits;
     }
-    void copy(int from, int to, int length) { memory.copy_prefix({from}, {to}, length).value(); }
+    void copy(int from, int to, int length) {
+        memory.copy_prefix(Sequence{from}, Sequence{to}, Position{length}).value();
+    }
 
     std::size_t graphs() const { return made_.size(); }
 
@@ -201,7 +203,7 @@ TEST_CASE("tensors over a cache have its addresses, types and names, and layers 
     CHECK(std::string{tensors.keys(2)->name} == "keys of layer 2");
     CHECK(tensors.keys(1) == tensors.keys(0));
     CHECK(tensors.values(2) == nullptr);
-    auto pass = cache.begin(Tokens{{0}, {0}, 3}).value();
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
     tensors.mark_put(pass);
     CHECK(pass.first_missing() == -1);
 }
@@ -213,21 +215,21 @@ TEST_CASE("tensors and passes that do not fit are violations") {
 
     Full cache{{1, kv_heads, head_dim}, limits};
     const ggml_context_ptr context{ggml_init({64 * ggml_tensor_overhead(), nullptr, true})};
-    auto pass = cache.begin(Tokens{{0}, {0}, 3}).value();
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
     const PassInputs inputs{context.get(), pass};
     CHECK(violation_of([&] { inputs.set(pass); })
           == "set: the tensor 'mask' has no memory, expected a graph that was allocated");
     pass.drop();
-    auto longer = cache.begin(Tokens{{0}, {0}, 4}).value();
+    auto longer = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 4}).value();
     CHECK(!inputs.fits(longer));
     CHECK(violation_of([&] { inputs.set(longer); })
           == "set: a pass of 4 tokens with 256 cells from 0 on, expected 3 with 256 from 0 on, as the graph was made "
              "for");
     longer.drop();
-    auto prompt = cache.begin(Tokens{{0}, {0}, 256}).value();
+    auto prompt = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 256}).value();
     prompt.mark_put(0);
     prompt.commit();
-    const auto later = cache.begin(Tokens{{0}, {256}, 3}).value();
+    const auto later = cache.begin(BatchBuilder{Sequence{0}, Position{256}, 3}).value();
     CHECK(later.history() == CellRange{0, 512});
     CHECK(!inputs.fits(later));
 

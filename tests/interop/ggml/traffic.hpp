@@ -2,7 +2,7 @@
 #pragma once
 
 #include "random_model.hpp"
-#include <cellar/base/tokens.hpp>
+#include <cellar/base/batch_builder.hpp>
 
 namespace ggml_test {
 
@@ -18,14 +18,14 @@ inline Text operator+(Text a, const Text& b) {
     return a;
 }
 
-inline cellar::Tokens tokens_of(const Text& batch) {
-    cellar::Tokens tokens;
-    for (const Token& token : batch) tokens.add({token.sequence}, {token.position});
+inline cellar::BatchBuilder tokens_of(const Text& batch) {
+    cellar::BatchBuilder tokens;
+    for (const Token& token : batch) tokens.add(cellar::Sequence{token.sequence}, cellar::Position{token.position});
     return tokens;
 }
 
-/// A prompt, decode steps, a shared prefix, several sequences in a batch. Calls copy(from, to, length), and decode(batch)
-/// for each pass.
+/// A prompt, decode steps, a shared prefix, several sequences in a batch. Calls copy(from, to, length), and
+/// decode(batch) for each pass.
 template <class Copy, class Decode>
 void traffic(Copy copy, Decode decode) {
     decode(text(0, 0, 40));

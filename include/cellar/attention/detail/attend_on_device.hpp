@@ -27,8 +27,8 @@ void for_each_seen_run(const PassTokens& tokens, const SequenceTokens& s, Visit 
         to = std::max(to, tokens.ranges[i].to);
     }
     const std::int32_t end_of_sinks = std::min(from, tokens.sinks);
-    if (end_of_sinks > 0) s.runs->for_each({0}, {end_of_sinks}, visit);
-    if (from < to) s.runs->for_each({from}, {to}, visit);
+    if (end_of_sinks > 0) s.runs->for_each(Position{0}, Position{end_of_sinks}, visit);
+    if (from < to) s.runs->for_each(Position{from}, Position{to}, visit);
 }
 
 /// What the tokens of the open pass see, in memory of the pass. O(runs).

@@ -35,7 +35,7 @@ std::vector<SeenCell> seen_cells(const Source& source, std::int32_t token, const
         if (!in_tree || tree.is_in_branch(source.token_in(static_cast<std::size_t>(own - cells.begin())), token))
             seen.push_back({cell, source.position(token) - position});
     };
-    source.runs(source.sequence(token)).for_each({0}, to_end, [&](Position p, Cell c, int n) {
+    source.runs(source.sequence(token)).for_each(Position{0}, to_end, [&](Position p, Cell c, int n) {
         for (int i = 0; i < n; ++i)
             if (mask.contains(c + i)) add(c + i, p + i);
     });

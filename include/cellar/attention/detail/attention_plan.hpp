@@ -55,7 +55,7 @@ public:
                 add_shared(s, shared);
                 s = shared.end;
             } else {
-                add_sequence(s++, {0}, TokenBlock::none);
+                add_sequence(s++, Position{0}, TokenBlock::none);
             }
         }
     }
@@ -231,8 +231,8 @@ private:
                  .count = end - begin,
                  .first_position = sequence.first_position,
                  .sinks = 0,
-                 .from = {ranges[begin].from},
-                 .to = {ranges[begin].to},
+                 .from = Position{ranges[begin].from},
+                 .to = Position{ranges[begin].to},
                  .is_shared = false,
                  .prefix = TokenBlock::none,
                  .packs = packs,

@@ -199,12 +199,12 @@ private:
         const PositionRuns& runs = *block_->runs;
         TileStream<Visit> tiles{visit};
         // The sinks that the first part does not contain by itself.
-        if (nth == 0) tiles.add(runs, {0}, {std::min(block_->sinks, block_->from.value)});
+        if (nth == 0) tiles.add(runs, Position{0}, Position{std::min(block_->sinks, block_->from.value)});
         const std::int64_t from = block_->from.value + std::int64_t{nth} * block_->step;
         const std::int64_t to = std::min<std::int64_t>(from + block_->step, block_->to.value);
-        tiles.add(runs, {static_cast<std::int32_t>(from)}, {static_cast<std::int32_t>(to)});
+        tiles.add(runs, Position{static_cast<std::int32_t>(from)}, Position{static_cast<std::int32_t>(to)});
         const std::int64_t end = std::min<std::int64_t>(to + tile_cells, block_->to.value);
-        tiles.finish(runs, {static_cast<std::int32_t>(to)}, {static_cast<std::int32_t>(end)});
+        tiles.finish(runs, Position{static_cast<std::int32_t>(to)}, Position{static_cast<std::int32_t>(end)});
     }
 
     // The queries as floats, with those of padded rows as zeros.

@@ -42,7 +42,7 @@ public:
     std::span<const Cell> cells() const { return {pass().cells.data(), pass().cells.size()}; }
     std::int32_t token_in(std::size_t i) const { return static_cast<std::int32_t>(pass().token_in(i)); }
 
-    const LayerShape& shape(int layer) const { return state_->shape[layer]; }
+    const LayerShape& shape(int layer) const { return state_->layer_shape(layer); }
     const auto& keys(int layer) const { return store(layer).read_keys(); }
     const auto& values(int layer) const { return store(layer).read_values(); }
 

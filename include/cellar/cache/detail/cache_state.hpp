@@ -219,7 +219,7 @@ struct CacheState {
     /// `memory`: a program's own for each layer; empty: the backend allocates it.
     CacheState(CacheShape the_shape, const CacheLimits& the_limits, const Window& window, Shift the_shift,
                Backend the_backend, std::span<const LayerMemory> memory = {})
-        : CacheState{std::move(the_shape),
+        : CacheState{resolved(std::move(the_shape)),
                      in_whole_blocks<Layout>(expect_valid(the_limits)),
                      resolved_window(the_limits, window),
                      std::move(the_shift),
@@ -237,9 +237,14 @@ struct CacheState {
 
     /// The index of a layer's store.
     std::size_t store_index(const char* operation, int layer) const {
-        CELLAR_EXPECTS(layer >= 0 && layer < shape.layers(), operation, ": layer ", layer, ", expected 0 to ",
-                       shape.layers() - 1);
+        CELLAR_EXPECTS(layer >= 0 && layer < shape.layers, operation, ": layer ", layer, ", expected 0 to ",
+                       shape.layers - 1);
         return stores.index_of(layer);
+    }
+
+    const LayerShape& layer_shape(int layer) const {
+        CELLAR_EXPECTS(layer >= 0 && layer < shape.layers, "layer ", layer, ", expected 0 to ", shape.layers - 1);
+        return shape.each_layer[static_cast<std::size_t>(layer)];
     }
 
     /// The keys and values of a layer in all cells that have memory.
@@ -351,7 +356,7 @@ struct CacheState {
         return allocate_up_to(end) || again;
     }
 
-    /// The same for all rows of a snapshot, and for those of one that is paged out that s takes.
+    /// The same for all rows of a snapshot, and for those of one that is offloaded that s takes.
     bool allocate_for(const KeptCells& kept) { return allocate_for(kept.rows()); }
     bool allocate_for(const KeptCells& kept, Sequence s, const TrivialList<Cell>& room) {
         return allocate_for(static_cast<std::int32_t>(room.capacity()), book.runs(s).last_cell_before(kept.from));
@@ -367,7 +372,7 @@ struct CacheState {
         if constexpr (ReservesPasses<Backend>) backend.reserve(tokens, book.cells());
     }
 
-    CacheShape shape;
+    CacheShape shape; // with each layer
     CacheLimits limits;
     Shift shift;
     Backend backend;
@@ -389,13 +394,13 @@ private:
           shift{std::move(the_shift)},
           backend{std::move(the_backend)},
           book{book_size(limits, window), window},
-          stores{static_cast<std::size_t>(shape.layers()),
+          stores{static_cast<std::size_t>(shape.layers),
                  limits.initial_cells == 0 ? book.cells() : padded(limits.initial_cells)},
-          pass{static_cast<std::size_t>(shape.layers())},
+          pass{static_cast<std::size_t>(shape.layers)},
           scratch{backend, limits.batch} {
         check_memory(memory);
-        for (int layer = 0; layer < shape.layers(); ++layer) {
-            const LayerShape& own = shape[layer];
+        for (int layer = 0; layer < shape.layers; ++layer) {
+            const LayerShape& own = layer_shape(layer);
             if (own.shares_layer >= 0) {
                 stores.share(own.shares_layer);
                 continue;
@@ -444,8 +449,8 @@ private:
 
     void check_memory(std::span<const LayerMemory> memory) const {
         if (memory.empty()) return;
-        CELLAR_EXPECTS(std::ssize(memory) == shape.layers(), "memory: of ", memory.size(), " layers, expected of all ",
-                       shape.layers());
+        CELLAR_EXPECTS(std::ssize(memory) == shape.layers, "memory: of ", memory.size(), " layers, expected of all ",
+                       shape.layers);
         CELLAR_EXPECTS(limits.initial_cells == 0, "memory: CacheLimits::initial_cells is ", limits.initial_cells,
                        ", expected 0, because memory that is given does not grow");
     }
@@ -467,13 +472,14 @@ private:
     void check_shift(int layer) const {
         if constexpr (rotates_keys<Shift>) {
             if constexpr (requires(std::size_t n) { shift.fits(n); }) {
-                const auto layers = static_cast<std::size_t>(shape.layers());
+                const auto layers = static_cast<std::size_t>(shape.layers);
                 CELLAR_EXPECTS(shift.fits(layers), "shift: frequencies for ", shift.layers(),
                                " layers, expected for all, or for each of the cache's ", layers);
             }
             const int min = min_dim(shift.rotation(layer));
-            CELLAR_EXPECTS(min <= shape[layer].key_dim, "shift: layer ", layer, " has a key_dim of ",
-                           shape[layer].key_dim, ", expected at least ", min, ", the elements that are rotated");
+            const int dim = layer_shape(layer).key_dim;
+            CELLAR_EXPECTS(min <= dim, "shift: layer ", layer, " has a key_dim of ", dim, ", expected at least ", min,
+                           ", the elements that are rotated");
         }
     }
 };

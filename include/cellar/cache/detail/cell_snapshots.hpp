@@ -8,7 +8,7 @@
 #include <cellar/book/kept_cells.hpp>
 #include <cellar/book/kept_table.hpp>
 #include <cellar/cache/cell_snapshot.hpp>
-#include <cellar/cache/detail/paged_rows.hpp>
+#include <cellar/cache/detail/offloaded_rows.hpp>
 #include <cellar/cache/detail/stored_cells.hpp>
 #include <cellar/memory/operations.hpp>
 #include <cellar/memory/snapshots.hpp>
@@ -21,15 +21,15 @@ namespace cellar::detail {
 
 template <class State>
 using SnapshotsOfCells = Snapshots<State, typename State::Book, CellSnapshot,
-                                   PagedRows<typename State::Store, typename State::Backend>, StoredCells<State>>;
+                                   OffloadedRows<typename State::Store, typename State::Backend>, StoredCells<State>>;
 
 /// The operations of a cache with snapshots. Those of tokens that follow one another can be joined, and divided.
 template <class State>
 class CellSnapshots : public SnapshotsOfCells<State> {
     using Base = SnapshotsOfCells<State>;
-    using typename Base::Paged;
-    using typename Base::PageIn;
-    using typename Base::PageOut;
+    using typename Base::Offload;
+    using typename Base::Offloaded;
+    using typename Base::Reload;
 
 public:
     explicit CellSnapshots(State& state) : Base{state, state.book} {}
@@ -42,12 +42,12 @@ public:
         CellSnapshot* child;
         KeptCells* first;
         KeptCells* second;
-        bool replaces;                     ///< the child takes the place of the parent
-        std::optional<PageOut> page_out{}; ///< of the child, to where the parent is
-        std::optional<PageIn> page_in{};
-        UnownedData<Paged> rows{};  ///< of both, if the parent is paged out
-        KeptCellsPointer dropped{}; ///< what a parent without an end has from where the child begins
-        UnownedData<Paged> no_rows{};
+        bool replaces;                    ///< the child takes the place of the parent
+        std::optional<Offload> offload{}; ///< of the child, to where the parent is
+        std::optional<Reload> reload{};
+        UnownedData<Offloaded> rows{}; ///< of both, if the parent is offloaded
+        KeptCellsPointer dropped{};    ///< what a parent without an end has from where the child begins
+        UnownedData<Offloaded> no_rows{};
     };
     Result<Merge> prepare(const op::Merge<CellSnapshot>& operation) {
         const auto& [parent, child] = operation;
@@ -62,7 +62,7 @@ public:
         Merge merge{&parent, &child, &first, &second, second.from == Position{0}};
         if (merge.replaces) return merge;
         if (second.from < first.to) prepare_drop(merge);
-        if (first.is_paged_out()) {
+        if (first.is_offloaded()) {
             prepare_joined_rows(merge);
         } else if (const Result<void> can = prepare_joined_cells(merge); !can) {
             return can.error();
@@ -75,8 +75,8 @@ public:
             return;
         }
         if (merge.dropped) finish_drop(merge); // its entry in the table is free again, before others need theirs
-        if (merge.page_out) finish(*std::move(merge.page_out));
-        if (merge.page_in) finish(*std::move(merge.page_in));
+        if (merge.offload) finish(*std::move(merge.offload));
+        if (merge.reload) finish(*std::move(merge.reload));
         table().finish_join(*merge.first, *merge.second);
         if (merge.rows != nullptr) replace_data(*merge.first, std::move(merge.rows));
         const CellSnapshot emptied = std::move(*merge.child);
@@ -85,8 +85,8 @@ public:
     struct Split {
         KeptCells* kept;
         KeptCellsPointer tail;
-        UnownedData<Paged> rows_of_head{}; ///< null if it is in place
-        UnownedData<Paged> rows_of_tail{};
+        UnownedData<Offloaded> rows_of_head{}; ///< null if it is in place
+        UnownedData<Offloaded> rows_of_tail{};
     };
     Result<Split> prepare(const op::Split<CellSnapshot>& operation) {
         const Position at = operation.at;
@@ -96,12 +96,12 @@ public:
                        kept.to);
         if (kept.is_window) return Reason::cannot_split;
         Split split{&kept, table().prepare_split(kept, at)};
-        if (!kept.is_paged_out()) return split;
+        if (!kept.is_offloaded()) return split;
         const std::int32_t below = KeptTable::tokens_below(kept, at);
-        split.rows_of_head = make_paged(below, paged(kept).place());
-        split.rows_of_tail = make_paged(kept.runs.tokens() - below, paged(kept).place());
-        split.rows_of_head->copy_rows(paged(kept), 0, below, 0);
-        split.rows_of_tail->copy_rows(paged(kept), below, kept.runs.tokens() - below, 0);
+        split.rows_of_head = make_offloaded(below, offloaded(kept).place());
+        split.rows_of_tail = make_offloaded(kept.runs.tokens() - below, offloaded(kept).place());
+        split.rows_of_head->copy_rows(offloaded(kept), 0, below, 0);
+        split.rows_of_tail->copy_rows(offloaded(kept), below, kept.runs.tokens() - below, 0);
         return split;
     }
     CellSnapshot finish(Split&& split) noexcept {
@@ -114,20 +114,20 @@ public:
 private:
     using Base::book;
     using Base::kept_of;
-    using Base::make_paged;
-    using Base::paged;
+    using Base::make_offloaded;
+    using Base::offloaded;
     using Base::state_;
     using Base::table;
 
     // The work that copies from the old data is done when it returns.
-    static void replace_data(KeptCells& kept, UnownedData<Paged> rows) noexcept {
+    static void replace_data(KeptCells& kept, UnownedData<Offloaded> rows) noexcept {
         rows->finish_work();
         kept.data.reset(rows.release());
     }
 
     void prepare_drop(Merge& merge) {
         merge.dropped = table().prepare_split(*merge.first, merge.second->from);
-        if (merge.first->is_paged_out()) merge.no_rows = make_paged(0, paged(*merge.first).place());
+        if (merge.first->is_offloaded()) merge.no_rows = make_offloaded(0, offloaded(*merge.first).place());
     }
     void finish_drop(Merge& merge) noexcept {
         merge.dropped->data.reset(merge.no_rows.release());
@@ -135,33 +135,33 @@ private:
         merge.dropped.reset();
     }
 
-    // The parent is paged out: the rows of the child follow its own, in a larger block.
+    // The parent is offloaded: the rows of the child follow its own, in a larger block.
     void prepare_joined_rows(Merge& merge) {
         KeptCells& first = *merge.first;
         KeptCells& second = *merge.second;
-        Paged& own = paged(first);
+        Offloaded& own = offloaded(first);
         table().prepare_join(first, second.runs.runs());
-        if (!second.is_paged_out())
-            merge.page_out.emplace(*prepare(op::PageOut<CellSnapshot>{*merge.child, own.place()}));
-        Paged& others = merge.page_out ? *merge.page_out->data : paged(second);
+        if (!second.is_offloaded())
+            merge.offload.emplace(*prepare(op::Offload<CellSnapshot>{*merge.child, own.place()}));
+        Offloaded& others = merge.offload ? *merge.offload->data : offloaded(second);
         const std::int32_t below = KeptTable::tokens_below(first, second.from);
-        merge.rows = make_paged(std::int64_t{below} + second.runs.tokens(), own.place());
+        merge.rows = make_offloaded(std::int64_t{below} + second.runs.tokens(), own.place());
         merge.rows->copy_rows(own, 0, below, 0);
         merge.rows->copy_rows(others, 0, second.runs.tokens(), below);
     }
 
-    // The parent is in place: a child that is paged out is paged in.
+    // The parent is in place: a child that is offloaded is reloaded.
     Result<void> prepare_joined_cells(Merge& merge) {
         const KeptCells& second = *merge.second;
-        if (!second.is_paged_out()) {
+        if (!second.is_offloaded()) {
             if (book().would_repeat_cells(*merge.first, second)) return Reason::cannot_share;
             table().prepare_join(*merge.first, second.runs.runs());
             return {};
         }
-        auto page = prepare(op::PageIn<CellSnapshot>{*merge.child});
+        auto page = prepare(op::Reload<CellSnapshot>{*merge.child});
         if (!page) return page.error();
         table().prepare_join(*merge.first, table().pieces_of(second, second.runs.tokens()));
-        merge.page_in.emplace(*std::move(page));
+        merge.reload.emplace(*std::move(page));
         return {};
     }
 };

@@ -53,7 +53,7 @@ public:
         const auto row = std::lower_bound(positions.begin(), positions.end(), begin) - positions.begin();
         std::int64_t skipped = static_cast<std::int64_t>(first) - row;
         auto missing = static_cast<std::int64_t>(count);
-        runs_->for_each({begin}, {end}, [&](Position, Cell cell, std::int32_t n) {
+        runs_->for_each(Position{begin}, Position{end}, [&](Position, Cell cell, std::int32_t n) {
             const std::int64_t skip = std::min<std::int64_t>(skipped, n);
             const std::int64_t taken = std::min<std::int64_t>(missing, n - skip);
             for (std::int64_t k = 0; k < taken; ++k) cells.push_back(cell + static_cast<Cell>(skip + k));
@@ -192,12 +192,12 @@ private:
     std::optional<typename Backend::template Buffer<E>> staging_; // so is this
 };
 
-/// The same of a snapshot that is paged out to memory that the host does not reach. They are only read.
+/// The same of a snapshot that is offloaded to memory that the host does not reach. They are only read.
 template <class Block, class Backend>
-class PagedStream final : public RowStream {
+class OffloadedStream final : public RowStream {
 public:
     /// `begin`, `row`: in elements of the block.
-    PagedStream(Block& block, Backend& backend, std::int64_t begin, std::int64_t row)
+    OffloadedStream(Block& block, Backend& backend, std::int64_t begin, std::int64_t row)
         : block_{block}, backend_{backend}, begin_{begin}, row_{row} {}
 
     bool in_place(std::uint64_t, std::uint64_t, const Visit&) override { return false; }

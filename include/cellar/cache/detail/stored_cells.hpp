@@ -3,13 +3,13 @@
 
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
-#include <cellar/base/page_to.hpp>
+#include <cellar/base/offload_to.hpp>
 #include <cellar/book/cache_book.hpp>
 #include <cellar/book/kept_cells.hpp>
 #include <cellar/book/position_runs.hpp>
 #include <cellar/cache/detail/cell_stream.hpp>
 #include <cellar/cache/detail/layer_store.hpp>
-#include <cellar/cache/detail/paged_rows.hpp>
+#include <cellar/cache/detail/offloaded_rows.hpp>
 #include <cellar/element/stored_format.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 
@@ -28,7 +28,7 @@ namespace cellar::detail {
 template <class State>
 class StoredCells {
     using Store = typename State::Store;
-    using Rows = PagedRows<Store, typename State::Backend>;
+    using Rows = OffloadedRows<Store, typename State::Backend>;
     using KeyFormat = typename Store::Keys::Format;
     using ValueFormat = typename Store::Values::Format;
 
@@ -50,18 +50,19 @@ public:
         const auto add = [&](std::int32_t position) {
             if (position < window.sinks() || position >= oldest.value) list.push_back(position);
         };
-        runs.for_each({0}, to, [&](Position position, Cell, std::int32_t n) {
+        runs.for_each(Position{0}, to, [&](Position position, Cell, std::int32_t n) {
             for (std::int32_t i = 0; i < n; ++i) add(position.value + i);
         });
         const bool is_ahead = kind_ == stored_cache;
         for (std::int32_t next = state_.book.next(s).value; is_ahead && next < to.value; ++next) add(next);
         const bool is_window = is_ahead && to.value > 0 && oldest.value > window.sinks(); // as prepare_keep
         const std::size_t before = stored.arrays.size();
-        save(KeptCells{{0}, to, is_window, 0}, std::make_shared<RowPositions>(runs, std::move(list)), prefix, stored);
+        save(KeptCells{Position{0}, to, is_window, 0}, std::make_shared<RowPositions>(runs, std::move(list)), prefix,
+             stored);
         for (std::size_t i = before; i < stored.arrays.size(); ++i) stored.arrays[i].comes_later = is_ahead;
     }
 
-    /// Makes what a snapshot owns, not filled in yet: paged out on the host, or, without rows, to be given cells. Adds
+    /// Makes what a snapshot owns, not filled in yet: offloaded on the host, or, without rows, to be given cells. Adds
     /// where its arrays go.
     Checked<void> prepare_load(const Load& load, KeptCellsPointer& kept, UnownedData<Rows>& rows) {
         auto& source = load.source;
@@ -80,8 +81,8 @@ public:
         if (kind_ == stored_cache && !state_.book.can_restore(*kept, kept->to))
             return Problem{"its snapshot lacks positions that the window of this cache sees"};
         if (load.to == LoadTo::host) {
-            rows.reset(new Rows{state_.backend, state_.stores, static_cast<std::int64_t>(n), PageTo::host});
-            set_paged_rows(*rows, arrays, before);
+            rows.reset(new Rows{state_.backend, state_.stores, static_cast<std::int64_t>(n), OffloadTo::host});
+            set_offloaded_rows(*rows, arrays, before);
         } else {
             set_cells(std::make_shared<RowPositions>(kept->runs, std::move(positions)), arrays, before);
         }
@@ -89,7 +90,7 @@ public:
     }
 
 private:
-    // Unless they are paged out, the rows are in the cells of the runs of `positions`.
+    // Unless they are offloaded, the rows are in the cells of the runs of `positions`.
     void save(const KeptCells& kept, const std::shared_ptr<RowPositions>& positions, const std::string& prefix,
               StoredSnapshot& stored) {
         stored.numbers.emplace_back(prefix + "kind", kind_);
@@ -103,7 +104,7 @@ private:
         stored.arrays.push_back(std::move(list));
         const std::size_t before = stored.arrays.size();
         add_arrays(positions->size(), prefix, stored.arrays);
-        if (kept.is_paged_out()) return set_paged_rows(static_cast<Rows&>(*kept.data), stored.arrays, before);
+        if (kept.is_offloaded()) return set_offloaded_rows(static_cast<Rows&>(*kept.data), stored.arrays, before);
         set_cells(positions, stored.arrays, before);
     }
 
@@ -138,18 +139,20 @@ private:
                 arrays[first++].rows = std::make_shared<Stream>(state_.backend, plane, positions);
             });
     }
-    void set_paged_rows(Rows& rows, std::vector<StoredArray>& arrays, std::size_t first) {
-        for (std::size_t i = 0; i < state_.stores.size(); ++i) set_paged_rows(rows, arrays, first, i, Store::planes());
+    void set_offloaded_rows(Rows& rows, std::vector<StoredArray>& arrays, std::size_t first) {
+        for (std::size_t i = 0; i < state_.stores.size(); ++i)
+            set_offloaded_rows(rows, arrays, first, i, Store::planes());
     }
     template <auto... Members>
-    void set_paged_rows(Rows& rows, std::vector<StoredArray>& arrays, std::size_t& first, std::size_t i,
-                        PlaneList<Members...>) {
+    void set_offloaded_rows(Rows& rows, std::vector<StoredArray>& arrays, std::size_t& first, std::size_t i,
+                            PlaneList<Members...>) {
         const auto set = [&]<class Block>(Block& block, std::int64_t row) {
             const std::int64_t begin = block.begin_of(state_.stores, i);
             auto& backend = state_.backend;
             StoredArray& array = arrays[first++];
             if (!block.is_on_host()) {
-                array.rows = std::make_shared<PagedStream<Block, typename State::Backend>>(block, backend, begin, row);
+                array.rows =
+                    std::make_shared<OffloadedStream<Block, typename State::Backend>>(block, backend, begin, row);
                 return;
             }
             array.set_host_rows([&block, &backend, begin] {
@@ -191,10 +194,10 @@ private:
                 return Problem{"the positions of its snapshot are not in order"};
             runs += i == 0 || positions[i] != before + 1 ? 1 : 0;
         }
-        kept.reset(new KeptCells{{from}, {to}, *source.number(prefix + "is_window") != 0, runs});
+        kept.reset(new KeptCells{Position{from}, Position{to}, *source.number(prefix + "is_window") != 0, runs});
         for (std::size_t i = 0, end = 0; i < positions.size(); i = end) {
             for (end = i + 1; end < positions.size() && positions[end] == positions[end - 1] + 1;) ++end;
-            kept->runs.insert({positions[i]}, static_cast<Cell>(i), static_cast<std::int32_t>(end - i));
+            kept->runs.insert(Position{positions[i]}, static_cast<Cell>(i), static_cast<std::int32_t>(end - i));
         }
         return {};
     }

@@ -33,7 +33,7 @@ inline std::optional<std::int32_t> stored_index(const StoredSource& source, cons
     return static_cast<std::int32_t>(*number);
 }
 
-/// Adds a snapshot that is paged out on the host and not filled in yet, and where its arrays go.
+/// Adds a snapshot that is offloaded on the host and not filled in yet, and where its arrays go.
 template <class M>
 Checked<void> add_part(M& memory, StoredSource& source, std::vector<LoadedPart<M>>& parts,
                        std::vector<StoredArray>& arrays) {
@@ -86,7 +86,7 @@ public:
     RestoredSequences(const RestoredSequences&) = delete;
     RestoredSequences& operator=(const RestoredSequences&) = delete;
     ~RestoredSequences() {
-        for (const Sequence s : sequences_) static_cast<void>(memory_.remove(s, {0}, to_end)); // never refuses
+        for (const Sequence s : sequences_) static_cast<void>(memory_.remove(s, Position{0}, to_end)); // never refuses
     }
 
     /// `last`: of each sequence, its last part or -1. Snapshots are destroyed on the way.
@@ -98,12 +98,13 @@ public:
         for (std::size_t k = 0; k < parts.size(); ++k) {
             LoadedPart<M> part = std::move(parts[k]);
             // In place, it is shared. Where the memory has no room for a snapshot, each sequence gets a copy.
-            if (users[k].size() > 1) static_cast<void>(memory_.page_in(part.snapshot));
+            if (users[k].size() > 1) static_cast<void>(memory_.reload(part.snapshot));
             for (const Sequence s : users[k])
                 if (const Result<void> done = memory_.restore(s, part.snapshot); !done) return done;
         }
         for (std::size_t i = 0; i < sequences_.size(); ++i) // those that get nothing begin anew, too
-            if (i >= last.size() || last[i] == -1) static_cast<void>(memory_.remove(sequences_[i], {0}, to_end));
+            if (i >= last.size() || last[i] == -1)
+                static_cast<void>(memory_.remove(sequences_[i], Position{0}, to_end));
         sequences_.clear(); // keep what they have
         return {};
     }

@@ -134,7 +134,7 @@ private:
         return tree_.insert(sequence_, path, salt);
     }
 
-    void leave() { static_cast<void>(tree_.memory().remove(sequence_, {0}, to_end)); } // never refuses
+    void leave() { static_cast<void>(tree_.memory().remove(sequence_, Position{0}, to_end)); } // never refuses
 
     PrefixTree<M>& tree_;
     Sequence sequence_;

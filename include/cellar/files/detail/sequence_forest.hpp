@@ -44,12 +44,12 @@ public:
     Result<void> add(Sequence s) {
         Position end;
         {
-            const auto whole = snapshot_keeping_schedule(memory_, s, {0}, to_end);
+            const auto whole = snapshot_keeping_schedule(memory_, s, Position{0}, to_end);
             if (!whole) return whole.error();
             end = whole->to();
         }
         sequences_.push_back(s);
-        const bool is_empty = end == Position{0} && !has_waiting({s, {0}, end});
+        const bool is_empty = end == Position{0} && !has_waiting({s, Position{0}, end});
         last_.push_back(is_empty || has_nothing(s) ? none : place(s, end));
         return {};
     }
@@ -90,7 +90,7 @@ private:
 
     /// Adds what s has and no sequence before it. Returns its last part.
     std::int32_t place(Sequence s, Position end) {
-        const bool waits = has_waiting({s, {0}, end});
+        const bool waits = has_waiting({s, Position{0}, end});
         for (std::size_t i = 0; waits && i < last_.size(); ++i)
             if (last_[i] != none && part(last_[i]).end == end && is_same(sequences_[i], s, end)) return last_[i];
         Position shared{0};
@@ -101,7 +101,7 @@ private:
             if (until > shared) with = i;
             shared = std::max(shared, until);
         }
-        if (shared == Position{0}) return append({s, {0}, end});
+        if (shared == Position{0}) return append({s, Position{0}, end});
         // The part of the other sequence in which the shared tokens end.
         std::int32_t k = last_[with];
         while (part(k).begin >= shared) k = part(k).before;
@@ -113,7 +113,7 @@ private:
         const bool possible =
             ends_alike && (!divides || (stands_alone({lower.owner, part(k).begin, shared}) && stands_alone(lower)))
             && (goes_on ? stands_alone(rest) : shares_state(memory_, lower.owner, s, shared));
-        if (!possible) return append({s, {0}, end});
+        if (!possible) return append({s, Position{0}, end});
         if (divides) divide(k, lower);
         return goes_on ? append(rest) : k;
     }

@@ -202,7 +202,7 @@ private:
     }
     template <int I, class M>
     op::CopyPrefix for_member(const M& m, const op::CopyPrefix& copy) const {
-        return {copy.from, copy.to, wait_in(m, copy.from, {copy.length}) ? to_end.value : copy.length};
+        return {copy.from, copy.to, wait_in(m, copy.from, copy.end) ? to_end : copy.end};
     }
     template <int I, class M>
     op::Remove for_member(const M& m, const op::Remove& remove) const {
@@ -234,11 +234,11 @@ private:
         return {MemoryAccess::member<I>(split.snapshot), split.at};
     }
     template <int I, class M>
-    op::PageOut<SnapshotOf<M>> for_member(const M&, const op::PageOut<Snapshot>& page) const {
+    op::Offload<SnapshotOf<M>> for_member(const M&, const op::Offload<Snapshot>& page) const {
         return {MemoryAccess::member<I>(page.snapshot), page.to};
     }
     template <int I, class M>
-    op::PageIn<SnapshotOf<M>> for_member(const M&, const op::PageIn<Snapshot>& page) const {
+    op::Reload<SnapshotOf<M>> for_member(const M&, const op::Reload<Snapshot>& page) const {
         return {MemoryAccess::member<I>(page.snapshot)};
     }
 

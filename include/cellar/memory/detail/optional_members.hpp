@@ -35,7 +35,7 @@ bool frees_cells(const M& m, const Snapshot& snapshot, int member) {
     }
 }
 
-/// Bytes that this snapshot takes, in place or paged out. Without it, 1.
+/// Bytes that this snapshot takes, in place or offloaded. Without it, 1.
 template <class M, class Snapshot>
 std::int64_t occupied_bytes(const M& m, const Snapshot& snapshot) {
     if constexpr (requires { m.occupied_bytes(snapshot); }) {
@@ -45,7 +45,7 @@ std::int64_t occupied_bytes(const M& m, const Snapshot& snapshot) {
     }
 }
 
-/// False for a memory that has only the bookkeeping of data, or a hybrid with such a member: it pages nothing out.
+/// False for a memory that has only the bookkeeping of data, or a hybrid with such a member: it offloads nothing.
 /// Without it, true.
 template <class M>
 inline constexpr bool holds_data = true;

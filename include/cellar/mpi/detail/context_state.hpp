@@ -100,7 +100,7 @@ struct ContextState {
         for (const Sequence s : touched) {
             Entry& entry = sequences[static_cast<std::size_t>(s.value)];
             entry.kept.extend(entry.expected);
-            entry.kept.forget({cache.window().sinks()}, cache.window().oldest_kept(entry.expected - 1));
+            entry.kept.forget(Position{cache.window().sinks()}, cache.window().oldest_kept(entry.expected - 1));
         }
         close(JointOperation::commit);
     }
@@ -139,7 +139,8 @@ private:
         for (const int x : {cache.sequences(), cache.limits().batch, block, window.sinks(), cache.layers()})
             calls.add(x);
         for (std::int32_t p = 1; p < INT32_MAX / 2; p *= 2)
-            for (const Position edge : {window.oldest_visible({p}), window.oldest_kept({p})}) calls.add(edge);
+            for (const Position edge : {window.oldest_visible(Position{p}), window.oldest_kept(Position{p})})
+                calls.add(edge);
         for (int layer = 0; layer < cache.layers(); ++layer) {
             const LayerShape& shape = cache.shape()[layer];
             for (const int x : {shape.kv_heads, shape.key_dim, shape.value_dim, shape.shares_layer}) calls.add(x);

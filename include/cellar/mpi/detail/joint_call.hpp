@@ -26,8 +26,8 @@ enum class JointOperation : std::int32_t {
     split,
     schedule,
     unschedule,
-    page_out,
-    page_in,
+    offload,
+    reload,
     defragment,
     compare,
     commit,
@@ -37,10 +37,10 @@ enum class JointOperation : std::int32_t {
 };
 
 inline const char* name_of(JointOperation operation) {
-    constexpr const char* names[] = {"nothing",    "begin",    "reserve", "copy_prefix", "remove",
-                                     "snapshot",   "restore",  "merge",   "split",       "schedule",
-                                     "unschedule", "page_out", "page_in", "defragment",  "compare",
-                                     "commit",     "drop",     "attend",  "end"};
+    constexpr const char* names[] = {"nothing",    "begin",   "reserve", "copy_prefix", "remove",
+                                     "snapshot",   "restore", "merge",   "split",       "schedule",
+                                     "unschedule", "offload", "reload",  "defragment",  "compare",
+                                     "commit",     "drop",    "attend",  "end"};
     return names[static_cast<std::size_t>(operation)];
 }
 
@@ -79,7 +79,7 @@ inline JointCall call_of(const op::Begin& begin) {
     return {JointOperation::begin, 1, {batch.tokens()}, digest.value()};
 }
 inline JointCall call_of(const op::CopyPrefix& copy) {
-    return joint_call(JointOperation::copy_prefix, copy.from.value, copy.to.value, copy.length);
+    return joint_call(JointOperation::copy_prefix, copy.from.value, copy.to.value, copy.end.value);
 }
 inline JointCall call_of(const op::Remove& remove) {
     const auto& [s, begin, end, rotate_by] = remove;
@@ -108,13 +108,13 @@ JointCall call_of(const op::Split<S>& split) {
     return joint_call(JointOperation::split, split.snapshot.from().value, split.snapshot.to().value, split.at.value);
 }
 template <class S>
-JointCall call_of(const op::PageOut<S>& page) {
-    return joint_call(JointOperation::page_out, page.snapshot.from().value, page.snapshot.to().value,
+JointCall call_of(const op::Offload<S>& page) {
+    return joint_call(JointOperation::offload, page.snapshot.from().value, page.snapshot.to().value,
                       static_cast<std::int32_t>(page.to));
 }
 template <class S>
-JointCall call_of(const op::PageIn<S>& page) {
-    return joint_call(JointOperation::page_in, page.snapshot.from().value, page.snapshot.to().value);
+JointCall call_of(const op::Reload<S>& page) {
+    return joint_call(JointOperation::reload, page.snapshot.from().value, page.snapshot.to().value);
 }
 inline JointCall call_of(const op::Schedule& schedule) {
     return joint_call(JointOperation::schedule, schedule.sequence.value, schedule.position.value);

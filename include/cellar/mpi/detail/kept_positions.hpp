@@ -26,7 +26,7 @@ public:
     /// The smallest q such that every position in [q, p) is kept.
     Position covered_from(Position p) const {
         if (end_ < p) return p;
-        if (!has_gap() || p <= head_) return {0};
+        if (!has_gap() || p <= head_) return Position{0};
         return p <= from_ ? p : from_;
     }
 
@@ -52,7 +52,7 @@ public:
         head_ = moved(head_);
         from_ = moved(from_);
         end_ = moved(end_);
-        if (from_ <= head_ || end_ <= head_) head_ = from_ = {0};
+        if (from_ <= head_ || end_ <= head_) head_ = from_ = Position{0};
     }
 
 private:

@@ -22,15 +22,15 @@ struct Evictable {
     /// Reasons to stay where it is: one for each pin, one for each snapshot in place that begins where this node's
     /// ends, and one while it has no snapshot.
     std::int32_t holds = 1;
-    /// Snapshots that begin where this node's ends and are paged out. They do not keep it from being paged out, too.
-    std::int32_t paged_dependents = 0;
-    bool is_paged_out = false;
+    /// Snapshots that begin where this node's ends and are offloaded. They do not keep it from being offloaded, too.
+    std::int32_t offloaded_dependents = 0;
+    bool is_offloaded = false;
     std::size_t place = nowhere; ///< in the queue
     EvictionQueues* queues = nullptr;
     Evictable* skipped = nullptr; ///< the next one in a list of nodes that do not help
     Pin* pins = nullptr;          ///< the first one of a list
 
-    bool is_free() const { return holds == 0 && (!is_paged_out || paged_dependents == 0); }
+    bool is_free() const { return holds == 0 && (!is_offloaded || offloaded_dependents == 0); }
 };
 
 /// Nodes as a binary heap: the least useful one on top, among equals the one that was used earlier. Changes are
@@ -109,19 +109,19 @@ private:
 
 /// The nodes that are free, by what can be done with them.
 struct EvictionQueues {
-    EvictionQueue in_place; ///< can be paged out or evicted
-    EvictionQueue needed;   ///< in place, can be paged out: snapshots that are paged out begin where these end
-    EvictionQueue paged_out;
+    EvictionQueue in_place; ///< can be offloaded or evicted
+    EvictionQueue needed;   ///< in place, can be offloaded: snapshots that are offloaded begin where these end
+    EvictionQueue offloaded;
 
     /// Room for `nodes` nodes, in all. O(1) amortised.
     void reserve(std::size_t nodes) {
-        for (EvictionQueue* queue : {&in_place, &needed, &paged_out}) queue->reserve(nodes);
+        for (EvictionQueue* queue : {&in_place, &needed, &offloaded}) queue->reserve(nodes);
     }
 
     /// That of a node; null if the node is not free.
     EvictionQueue* of(const Evictable& node) {
         if (!node.is_free()) return nullptr;
-        return node.is_paged_out ? &paged_out : node.paged_dependents > 0 ? &needed : &in_place;
+        return node.is_offloaded ? &offloaded : node.offloaded_dependents > 0 ? &needed : &in_place;
     }
 
     /// Of all in place. Null if there is none.
@@ -145,14 +145,14 @@ struct EvictionQueues {
     }
     /// The same for a reason that `dependent` gives.
     static void hold_for(const Evictable& dependent, Evictable& node) noexcept {
-        change(node, [&] { ++(dependent.is_paged_out ? node.paged_dependents : node.holds); });
+        change(node, [&] { ++(dependent.is_offloaded ? node.offloaded_dependents : node.holds); });
     }
     static void release_for(const Evictable& dependent, Evictable& node) noexcept {
-        change(node, [&] { --(dependent.is_paged_out ? node.paged_dependents : node.holds); });
+        change(node, [&] { --(dependent.is_offloaded ? node.offloaded_dependents : node.holds); });
     }
     /// The data of the node moved.
-    static void move(Evictable& node, bool is_paged_out) noexcept {
-        change(node, [&] { node.is_paged_out = is_paged_out; });
+    static void move(Evictable& node, bool is_offloaded) noexcept {
+        change(node, [&] { node.is_offloaded = is_offloaded; });
     }
 
 private:

@@ -21,20 +21,20 @@ class PrefixAudit {
 public:
     explicit PrefixAudit(const State& state) : state_{state}, nodes_{state.nodes()} {
         nodes_.for_each([&](const Node& node) {
-            if (node.base != nullptr) ++(node.is_paged_out ? paged_dependents_ : dependents_)[node.base];
+            if (node.base != nullptr) ++(node.is_offloaded ? offloaded_dependents_ : dependents_)[node.base];
         });
         nodes_.for_each([&](const Node& node) { check(node); });
         expect(tokens_ == nodes_.tokens(), tokens_, "tokens, counted", nodes_.tokens());
         expect(roots_ == nodes_.roots(), roots_, "roots, counted", nodes_.roots());
         expect(snapshots_ == state_.snapshots(), snapshots_, "snapshots, counted", state_.snapshots());
-        expect(paged_out_ == state_.paged_out(), paged_out_, "snapshots paged out, counted", state_.paged_out());
+        expect(offloaded_ == state_.offloaded(), offloaded_, "snapshots offloaded, counted", state_.offloaded());
         expect(in_place_bytes_ == state_.bytes().in_place, in_place_bytes_, "bytes in place, counted",
                state_.bytes().in_place);
-        expect(paged_bytes_ == state_.bytes().paged_out, paged_bytes_, "bytes paged out, counted",
-               state_.bytes().paged_out);
+        expect(offloaded_bytes_ == state_.bytes().offloaded, offloaded_bytes_, "bytes offloaded, counted",
+               state_.bytes().offloaded);
         check_queue(nodes_.queues().in_place, queued_);
         check_queue(nodes_.queues().needed, needed_queued_);
-        check_queue(nodes_.queues().paged_out, paged_queued_);
+        check_queue(nodes_.queues().offloaded, offloaded_queued_);
     }
 
     const std::string& first() const { return first_; }
@@ -53,20 +53,23 @@ private:
             check_snapshot(node);
             check_bytes(node);
         } else {
-            expect(!node.is_paged_out, node.end, "is the end of a node that is paged out, without snapshot", 0);
+            expect(!node.is_offloaded, node.end, "is the end of a node that is offloaded, without snapshot", 0);
             expect(node.first_child != nullptr, node.end, "is the end of a node with neither snapshot nor child", 0);
             expect(node.base == nullptr, node.end, "is the end of a node without snapshot, with a base", 0);
         }
         const std::int64_t holds = Pin::count(node) + dependents_[&node] + (node.snapshot ? 0 : 1);
-        const std::int64_t paged = paged_dependents_[&node];
+        const std::int64_t offloaded = offloaded_dependents_[&node];
         expect(node.holds == holds, node.holds, "holds, expected", holds);
-        expect(node.paged_dependents == paged, node.paged_dependents, "dependents that are paged out, expected", paged);
-        const bool is_free = holds == 0 && (!node.is_paged_out || paged == 0);
+        expect(node.offloaded_dependents == offloaded, node.offloaded_dependents,
+               "dependents that are offloaded, expected", offloaded);
+        const bool is_free = holds == 0 && (!node.is_offloaded || offloaded == 0);
         const EvictionQueues& queues = nodes_.queues();
-        const EvictionQueue& queue = node.is_paged_out ? queues.paged_out : paged > 0 ? queues.needed : queues.in_place;
+        const EvictionQueue& queue = node.is_offloaded ? queues.offloaded
+                                     : offloaded > 0   ? queues.needed
+                                                       : queues.in_place;
         expect(queue.contains(node) == is_free, holds, "holds of a node whose place in the queue is",
                static_cast<std::int64_t>(node.place));
-        (node.is_paged_out ? paged_queued_ : paged > 0 ? needed_queued_ : queued_) += is_free ? 1 : 0;
+        (node.is_offloaded ? offloaded_queued_ : offloaded > 0 ? needed_queued_ : queued_) += is_free ? 1 : 0;
     }
 
     void check_place(const Node& node) {
@@ -103,11 +106,11 @@ private:
     void check_bytes(const Node& node) {
         const std::int64_t bytes = occupied_bytes(state_.memory(), *node.snapshot);
         expect(node.bytes == bytes, node.bytes, "bytes of a snapshot, expected", bytes);
-        if (node.is_paged_out) ++paged_out_;
-        (node.is_paged_out ? paged_bytes_ : in_place_bytes_) += bytes;
-        if constexpr (requires { node.snapshot->is_paged_out(); })
-            expect(node.snapshot->is_paged_out() == node.is_paged_out, node.end,
-                   "is the end of a node whose snapshot is elsewhere than it says:", node.is_paged_out);
+        if (node.is_offloaded) ++offloaded_;
+        (node.is_offloaded ? offloaded_bytes_ : in_place_bytes_) += bytes;
+        if constexpr (requires { node.snapshot->is_offloaded(); })
+            expect(node.snapshot->is_offloaded() == node.is_offloaded, node.end,
+                   "is the end of a node whose snapshot is elsewhere than it says:", node.is_offloaded);
     }
 
     void expect(bool holds, std::int64_t a, const char* text, std::int64_t b) {
@@ -117,16 +120,16 @@ private:
     const State& state_;
     const typename State::Nodes& nodes_;
     std::map<const Node*, std::int64_t> dependents_; ///< in place
-    std::map<const Node*, std::int64_t> paged_dependents_;
+    std::map<const Node*, std::int64_t> offloaded_dependents_;
     std::int64_t tokens_ = 0;
     std::int64_t roots_ = 0;
     std::int64_t snapshots_ = 0;
-    std::int64_t paged_out_ = 0;
+    std::int64_t offloaded_ = 0;
     std::int64_t in_place_bytes_ = 0;
-    std::int64_t paged_bytes_ = 0;
+    std::int64_t offloaded_bytes_ = 0;
     std::int64_t queued_ = 0;
     std::int64_t needed_queued_ = 0;
-    std::int64_t paged_queued_ = 0;
+    std::int64_t offloaded_queued_ = 0;
     std::string first_;
 };
 

@@ -3,7 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/base/page_to.hpp>
+#include <cellar/base/offload_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/prefix/detail/prefix_nodes.hpp>
@@ -36,7 +36,7 @@ public:
     /// Of all snapshots.
     struct Bytes {
         std::int64_t in_place = 0;
-        std::int64_t paged_out = 0;
+        std::int64_t offloaded = 0;
     };
 
     /// A node, and where in it a sequence could go on.
@@ -45,9 +45,9 @@ public:
         std::int32_t end = 0;
     };
 
-    static constexpr bool pages_out = holds_data<M> && requires(M & memory, Snapshot& snapshot) {
-        memory.page_out(snapshot, PageTo::host);
-        memory.page_in(snapshot);
+    static constexpr bool offloads = holds_data<M> && requires(M & memory, Snapshot& snapshot) {
+        memory.offload(snapshot, OffloadTo::host);
+        memory.reload(snapshot);
     };
 
     PrefixState(M& memory, const PrefixLimits& limits) : memory_{memory}, limits_{limits} {}
@@ -55,7 +55,7 @@ public:
     M& memory() const { return memory_; }
     const Nodes& nodes() const { return nodes_; }
     std::int64_t snapshots() const { return snapshots_; }
-    std::int64_t paged_out() const { return paged_out_; }
+    std::int64_t offloaded() const { return offloaded_; }
     const Bytes& bytes() const { return bytes_; }
     PrefixStatistics& counters() { return counters_; }
     const PrefixStatistics& counters() const { return counters_; }
@@ -83,7 +83,7 @@ public:
     /// Adds a node that ends where the tokens do, with a snapshot of s, which has these tokens.
     Result<void> insert(Sequence s, Tokens tokens, std::uint64_t salt) {
         Walk walk = nodes_.walk(tokens, salt);
-        if (paged_out_ > 0) refresh(s, walk);
+        if (offloaded_ > 0) refresh(s, walk);
         while (true) {
             const Result<void> inserted = insert(walk, s, tokens, salt);
             if (inserted || !make_room(inserted.error())) return inserted;
@@ -91,9 +91,9 @@ public:
         }
     }
 
-    /// After the memory refused for want of room: pages out the least useful node in place whose snapshot frees what
-    /// is lacking, or gives it up if `paged_bytes` do not suffice. Returns false if there is none. O(log nodes +
-    /// what the memory needs to page out), and O(log nodes + runs) for each less useful node that frees nothing, in
+    /// After the memory refused for want of room: offloads the least useful node in place whose snapshot frees what
+    /// is lacking, or gives it up if `offloaded_bytes` do not suffice. Returns false if there is none. O(log nodes +
+    /// what the memory needs to offload), and O(log nodes + runs) for each less useful node that frees nothing, in
     /// every call: it may free something once another node is gone.
     bool make_room(const Refusal& refusal) {
         if (refusal != Reason::full && refusal != Reason::too_many_snapshots) return false;
@@ -103,7 +103,7 @@ public:
             if (has_gained(node)) continue;
             const bool helps =
                 refusal == Reason::too_many_snapshots || frees_cells(memory_, *node.snapshot, refusal.member);
-            if (helps && (page_out(node) || give_up_with_dependents(node))) return true;
+            if (helps && (offload(node) || give_up_with_dependents(node))) return true;
             skipped.add(node);
         }
         return false;
@@ -111,9 +111,9 @@ public:
 
     /// Evicts the least useful node. Returns false if there is none that is not held.
     bool evict() {
-        Node* const paged = least_of(nodes_.queues().paged_out);
+        Node* const offloaded = least_of(nodes_.queues().offloaded);
         Node* least = least_of(nodes_.queues().in_place);
-        if (least == nullptr || (paged != nullptr && paged->usefulness <= least->usefulness)) least = paged;
+        if (least == nullptr || (offloaded != nullptr && offloaded->usefulness <= least->usefulness)) least = offloaded;
         if (least == nullptr) return false;
         give_up(*least);
         return true;
@@ -183,9 +183,9 @@ private:
     }
     bool take_up(Sequence s, Node& node, std::int32_t to) {
         try {
-            if (node.is_paged_out && to == node.end) page_in(node);
+            if (node.is_offloaded && to == node.end) reload(node);
             const auto restore_it = [&] { return memory_.restore(s, *node.snapshot, Position{to}); };
-            return node.is_paged_out ? with_room(restore_it) : restore_it().has_value();
+            return node.is_offloaded ? with_room(restore_it) : restore_it().has_value();
         } catch (const std::bad_alloc&) {
             return false;
         }
@@ -251,65 +251,65 @@ private:
 
     // Returns false if a pin keeps those that need the node.
     bool give_up_with_dependents(Node& node) {
-        while (node.paged_dependents > 0) {
-            Node* const paged = least_of(nodes_.queues().paged_out);
-            if (paged == nullptr) return false;
-            give_up(*paged);
+        while (node.offloaded_dependents > 0) {
+            Node* const offloaded = least_of(nodes_.queues().offloaded);
+            if (offloaded == nullptr) return false;
+            give_up(*offloaded);
         }
         give_up(node);
         return true;
     }
 
-    // Returns false if `paged_bytes`, or the memory at `page_to`, do not suffice. Evicts less useful nodes that are
-    // paged out.
-    bool page_out([[maybe_unused]] Node& node) {
-        if constexpr (pages_out) {
-            if (node.bytes > limits_.paged_bytes) return false;
-            while (bytes_.paged_out > limits_.paged_bytes - node.bytes) {
-                Node* const paged = least_of(nodes_.queues().paged_out);
-                if (paged == nullptr || paged->usefulness > node.usefulness) return false;
-                give_up(*paged);
+    // Returns false if `offloaded_bytes`, or the memory at `offload_to`, do not suffice. Evicts less useful nodes that
+    // are offloaded.
+    bool offload([[maybe_unused]] Node& node) {
+        if constexpr (offloads) {
+            if (node.bytes > limits_.offloaded_bytes) return false;
+            while (bytes_.offloaded > limits_.offloaded_bytes - node.bytes) {
+                Node* const offloaded = least_of(nodes_.queues().offloaded);
+                if (offloaded == nullptr || offloaded->usefulness > node.usefulness) return false;
+                give_up(*offloaded);
             }
             try {
-                memory_.page_out(*node.snapshot, limits_.page_to);
+                memory_.offload(*node.snapshot, limits_.offload_to);
             } catch (const std::bad_alloc&) {
                 return false;
             }
             move(node, true);
-            ++counters_.page_outs;
+            ++counters_.offloads;
             return true;
         }
         return false;
     }
 
     // Does nothing if there is no room in the memory.
-    void page_in([[maybe_unused]] Node& node) {
-        if constexpr (pages_out) {
-            if (!with_room([&] { return memory_.page_in(*node.snapshot); })) return;
+    void reload([[maybe_unused]] Node& node) {
+        if constexpr (offloads) {
+            if (!with_room([&] { return memory_.reload(*node.snapshot); })) return;
             move(node, false);
-            ++counters_.page_ins;
+            ++counters_.reloads;
         }
     }
 
     // After the data of a node's snapshot moved.
-    void move(Node& node, bool is_paged_out) noexcept {
+    void move(Node& node, bool is_offloaded) noexcept {
         remove_bytes(node);
         if (node.base != nullptr) EvictionQueues::release_for(node, *node.base);
-        place(node, is_paged_out);
+        place(node, is_offloaded);
         if (node.base != nullptr) EvictionQueues::hold_for(node, *node.base);
         add_bytes(node);
     }
-    void place(Node& node, bool is_paged_out) noexcept {
-        paged_out_ += (is_paged_out ? 1 : 0) - (node.is_paged_out ? 1 : 0);
-        EvictionQueues::move(node, is_paged_out);
+    void place(Node& node, bool is_offloaded) noexcept {
+        offloaded_ += (is_offloaded ? 1 : 0) - (node.is_offloaded ? 1 : 0);
+        EvictionQueues::move(node, is_offloaded);
     }
 
     void add_bytes(Node& node) noexcept {
         node.bytes = occupied_bytes(memory_, *node.snapshot);
-        (node.is_paged_out ? bytes_.paged_out : bytes_.in_place) += node.bytes;
+        (node.is_offloaded ? bytes_.offloaded : bytes_.in_place) += node.bytes;
     }
     void remove_bytes(Node& node) noexcept {
-        (node.is_paged_out ? bytes_.paged_out : bytes_.in_place) -= std::exchange(node.bytes, 0);
+        (node.is_offloaded ? bytes_.offloaded : bytes_.in_place) -= std::exchange(node.bytes, 0);
     }
 
     void give_up(Node& node) noexcept {
@@ -327,7 +327,7 @@ private:
     // Where the next snapshot below `parent` begins.
     static Position begin_below(Node* parent) {
         const Node* const kept = nearest_kept(parent);
-        return {kept == nullptr ? 0 : kept->end};
+        return Position{kept == nullptr ? 0 : kept->end};
     }
 
     // After a node got a snapshot: it needs that of the node above it that ends where its own begins.
@@ -351,16 +351,16 @@ private:
         use(node);
     }
 
-    // s has the tokens of the walk. Where it remembers what the tree has paged out, that comes back in place, without a
+    // s has the tokens of the walk. Where it remembers what the tree has offloaded, that comes back in place, without a
     // copy.
     void refresh(Sequence s, const Walk& walk) {
         for (Node* node = nearest_kept(walk.last); node != nullptr; node = node->base) {
-            if (!node->is_paged_out) continue;
+            if (!node->is_offloaded) continue;
             auto snapshot = snapshot_keeping_schedule(memory_, s, node->snapshot->from(), Position{node->end});
             if (!snapshot || snapshot->from() != node->snapshot->from()) return;
             *node->snapshot = *std::move(snapshot);
             move(*node, false);
-            ++counters_.page_ins;
+            ++counters_.reloads;
         }
     }
 
@@ -425,8 +425,8 @@ private:
         return finish(*std::move(longer));
     }
 
-    static Position end_of(const Walk& walk) { return {static_cast<std::int32_t>(walk.verified)}; }
-    static Position end_of(Tokens tokens) { return {static_cast<std::int32_t>(tokens.size())}; }
+    static Position end_of(const Walk& walk) { return Position{static_cast<std::int32_t>(walk.verified)}; }
+    static Position end_of(Tokens tokens) { return Position{static_cast<std::int32_t>(tokens.size())}; }
 
     typename Nodes::Division first_part(const Walk& walk) {
         return nodes_.division(*walk.below, walk.verified - static_cast<std::size_t>(walk.below->begin()));
@@ -440,18 +440,18 @@ private:
     };
 
     // Divides the snapshot of the node at the end of the walk, if the memory does. What s remembers of the first part
-    // is needed where the memory does not, and better than what is paged out.
+    // is needed where the memory does not, and better than what is offloaded.
     Parts parts_of(const Walk& walk, Sequence s) {
         Parts parts;
-        const bool is_paged_out = walk.below->is_paged_out;
-        if (!is_paged_out && split(walk, parts.tail)) return parts;
+        const bool is_offloaded = walk.below->is_offloaded;
+        if (!is_offloaded && split(walk, parts.tail)) return parts;
         auto head = snapshot_keeping_schedule(memory_, s, begin_below(walk.last), end_of(walk));
         if (head) {
             parts.head.emplace(*std::move(head));
         } else {
             parts.refusal = head.error();
         }
-        if (is_paged_out) split(walk, parts.tail);
+        if (is_offloaded) split(walk, parts.tail);
         return parts;
     }
 
@@ -472,7 +472,7 @@ private:
         if (is_split) {
             if (!parts.head) {
                 parts.head.emplace(*std::move(lower.snapshot));
-                place(upper, lower.is_paged_out);
+                place(upper, lower.is_offloaded);
             }
             lower.snapshot.emplace(*std::move(parts.tail));
         }
@@ -486,7 +486,7 @@ private:
     Nodes nodes_;
     PrefixStatistics counters_;
     std::int64_t snapshots_ = 0;
-    std::int64_t paged_out_ = 0;
+    std::int64_t offloaded_ = 0;
     Bytes bytes_;
     std::uint64_t clock_ = 0;
     double floor_ = 0;

@@ -74,7 +74,7 @@ public:
         std::int32_t first = 0;
         for (std::int32_t s = 0; s < used; ++s) {
             const std::int32_t own = tokens / used + (s < tokens % used ? 1 : 0);
-            all_.push_back({.sequence = {s}, .next = {own}, .first_token = first, .tokens = own});
+            all_.push_back({.sequence = Sequence{s}, .next = Position{own}, .first_token = first, .tokens = own});
             first += own;
         }
         for (std::int32_t token = 0; token < tokens; ++token) tokens_.push_back(token);

@@ -15,7 +15,7 @@ namespace cellar::detail {
 
 class KeptSlots;
 
-/// The state that a snapshot owns: a slot, as a sequence owns its own, or, if it is paged out, data. `KeptSlots` fills
+/// The state that a snapshot owns: a slot, as a sequence owns its own, or, if it is offloaded, data. `KeptSlots` fills
 /// it in.
 struct KeptSlot : Kept<KeptSlots> {
     explicit KeptSlot(Position the_to) : to{the_to} {}
@@ -29,7 +29,7 @@ struct KeptSlot : Kept<KeptSlots> {
 
 using KeptSlotPointer = KeptPointer<KeptSlot>;
 
-/// What snapshots own: slots of the table in place, or, if they are paged out, data of their own. Only `prepare`
+/// What snapshots own: slots of the table in place, or, if they are offloaded, data of their own. Only `prepare`
 /// functions allocate; `finish` cannot fail if the table has not changed in between.
 class KeptSlots : public KeptLists<KeptSlots, KeptSlot> {
 public:
@@ -58,24 +58,24 @@ public:
         Places places = zero_slot;
     };
 
-    Rows prepare_page_out(const KeptSlot& kept) {
+    Rows prepare_offload(const KeptSlot& kept) {
         prepare_adopt();
         return {kept.slot};
     }
     /// Gives up the slot. The state is in `data` from now on.
-    void finish_page_out(KeptSlot& kept, Rows&, UnownedData<PagedData> data) noexcept {
+    void finish_offload(KeptSlot& kept, Rows&, UnownedData<OffloadedData> data) noexcept {
         release(kept);
         finish_adopt(kept, std::move(data));
     }
 
     /// Refuses with `too_many_snapshots`.
-    Result<Rows> prepare_page_in(const KeptSlot&) {
+    Result<Rows> prepare_reload(const KeptSlot&) {
         if (const Result<void> room = prepare_owner(); !room) return room.error();
         return Rows{};
     }
     /// Takes a slot, which the state has yet to be written to. Returns the data.
-    UnownedData<PagedData> finish_page_in(KeptSlot& kept, Rows& rows) noexcept {
-        UnownedData<PagedData> data = remove_with_data(kept);
+    UnownedData<OffloadedData> finish_reload(KeptSlot& kept, Rows& rows) noexcept {
+        UnownedData<OffloadedData> data = remove_with_data(kept);
         if (kept.rows() != 0) rows.places = slots_.take();
         finish(kept, rows.places);
         return data;

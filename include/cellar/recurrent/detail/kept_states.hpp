@@ -67,7 +67,7 @@ public:
 
     /// Becomes a copy of `other` up to position `next`, sharing its slots.
     void assign(const KeptStates& other, Position next, SlotTable& slots) {
-        truncate({-1}, slots);
+        truncate(Position{-1}, slots);
         const std::int64_t end = other.end_up_to(next);
         for (std::int64_t i = 0; i < end; ++i) append(other.states_[i], slots);
     }

@@ -170,7 +170,7 @@ private:
     bool choose_checkpoint(BatchSequence& s) const {
         const bool is_first = s.oldest_checkpoint == INT64_MAX;
         const auto end = is_first ? s.next.value : static_cast<std::int32_t>(s.oldest_checkpoint) - 1;
-        const Position wanted = table_.wanted_up_to(s.sequence, {end});
+        const Position wanted = table_.wanted_up_to(s.sequence, Position{end});
         if (wanted <= s.from) return false;
         s.oldest_checkpoint = wanted.value;
         return true;

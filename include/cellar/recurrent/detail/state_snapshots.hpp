@@ -5,7 +5,7 @@
 #include <cellar/base/result.hpp>
 #include <cellar/memory/operations.hpp>
 #include <cellar/memory/snapshots.hpp>
-#include <cellar/recurrent/detail/paged_state.hpp>
+#include <cellar/recurrent/detail/offloaded_state.hpp>
 #include <cellar/recurrent/detail/state_table.hpp>
 #include <cellar/recurrent/detail/stored_states.hpp>
 #include <cellar/recurrent/state_snapshot.hpp>
@@ -15,8 +15,9 @@
 namespace cellar::detail {
 
 template <class State>
-using SnapshotsOfStates = Snapshots<State, StateTable, StateSnapshot,
-                                    PagedState<typename State::Store, typename State::Backend>, StoredStates<State>>;
+using SnapshotsOfStates =
+    Snapshots<State, StateTable, StateSnapshot, OffloadedState<typename State::Store, typename State::Backend>,
+              StoredStates<State>>;
 
 /// The operations of a recurrent memory with snapshots. A state is that of all tokens before it: a later one takes the
 /// place of an earlier one, and none is divided.

@@ -95,19 +95,19 @@ public:
         if (begin == Position{0}) unschedule_all(s);
     }
 
-    /// Checks whether `to` can share the states of `from` up to position `length`, and reserves room for them.
-    Result<bool> prepare_copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        CELLAR_EXPECTS(length >= 0, "copy_prefix: the length is ", length, ", expected 0 or more");
+    /// Checks whether `to` can share the states of `from` up to position `end`, and reserves room for them.
+    Result<bool> prepare_copy_prefix(Sequence from, Sequence to, Position end) {
+        CELLAR_EXPECTS(end.value >= 0, "copy_prefix: up to position ", end, ", expected 0 or more");
         const KeptStates& source = states(from);
         KeptStates& target = own(to);
         if (from == to) return false;
-        if (source.next() > Position{length} && !can_resume(from, {length})) return Reason::cannot_rewind;
+        if (source.next() > end && !can_resume(from, end)) return Reason::cannot_rewind;
         return target.reserve(std::ssize(source.all()));
     }
 
-    void finish_copy_prefix(Sequence from, Sequence to, std::int32_t length) noexcept {
+    void finish_copy_prefix(Sequence from, Sequence to, Position end) noexcept {
         if (from == to) return;
-        own(to).assign(states(from), {length}, slots_);
+        own(to).assign(states(from), end, slots_);
         unschedule_all(to);
     }
 
@@ -121,7 +121,7 @@ public:
         kept_.finish(kept, kept.rows() == 0 ? zero_slot : states(s).slot_at(kept.to));
     }
 
-    /// s gives up its states and shares the kept one; if that is paged out, it gets a slot for it, which is returned.
+    /// s gives up its states and shares the kept one; if that is offloaded, it gets a slot for it, which is returned.
     /// Refuses with `cannot_rewind` if p is not the end of the snapshot.
     Result<Slot> prepare_restore(Sequence s, const KeptSlot& kept, Position p, Resuming) {
         KeptStates& states = own(s);
@@ -130,10 +130,10 @@ public:
         return Slot{kept.slot};
     }
     void finish_restore(Sequence s, const KeptSlot& kept, Position, Slot& slot) noexcept {
-        own(s).truncate({-1}, slots_);
+        own(s).truncate(Position{-1}, slots_);
         unschedule_all(s);
         if (kept.rows() == 0) return;
-        if (kept.is_paged_out()) slot = slots_.take();
+        if (kept.is_offloaded()) slot = slots_.take();
         own(s).append({kept.to, slot, false}, slots_);
     }
 
@@ -176,7 +176,7 @@ public:
         kept.forget_passing(s.from - limits_.rollback, s.next - limits_.rollback, slots_);
         for (const KeptPoint* point = kept_points; point != kept_points + s.kept_points; ++point)
             kept.append({point->next, point->slot, point->is_checkpoint}, slots_);
-        schedules_.remove(s.sequence, {0}, s.next);
+        schedules_.remove(s.sequence, Position{0}, s.next);
     }
 
     /// A hash of what the sequences and the snapshots keep, in any order of the snapshots. O(states kept).
@@ -192,7 +192,7 @@ public:
         std::uint64_t kept_in_any_order = 0;
         for (const KeptSlot* kept : kept_.in_place())
             kept_in_any_order += Digest{}.add(kept->to).add(kept->slot).value();
-        for (const KeptSlot* kept : kept_.paged_out()) kept_in_any_order += Digest{}.add(kept->to).add(-1).value();
+        for (const KeptSlot* kept : kept_.offloaded()) kept_in_any_order += Digest{}.add(kept->to).add(-1).value();
         return digest.add(kept_in_any_order).value();
     }
 
@@ -205,7 +205,7 @@ public:
 private:
     KeptStates& own(Sequence s) { return const_cast<KeptStates&>(std::as_const(*this).states(s)); }
 
-    void unschedule_all(Sequence s) noexcept { schedules_.remove(s, {0}, to_end); }
+    void unschedule_all(Sequence s) noexcept { schedules_.remove(s, Position{0}, to_end); }
 
     /// Calls `visit(checkpoint, use)` for all. The use of a checkpoint is how many more positions would have to be
     /// computed again without it: those since the sequence's previous checkpoint.

@@ -3,11 +3,11 @@
 
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
-#include <cellar/base/page_to.hpp>
+#include <cellar/base/offload_to.hpp>
 #include <cellar/element/stored_format.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/recurrent/detail/kept_slots.hpp>
-#include <cellar/recurrent/detail/paged_state.hpp>
+#include <cellar/recurrent/detail/offloaded_state.hpp>
 #include <cellar/recurrent/state_shape.hpp>
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace cellar::detail {
 /// How the snapshots of a recurrent memory are saved and loaded: numbers, and the tensors of each layer, [extents...].
 template <class State>
 class StoredStates {
-    using Paged = PagedState<typename State::Store, typename State::Backend>;
+    using Offloaded = OffloadedState<typename State::Store, typename State::Backend>;
 
 public:
     explicit StoredStates(State& state) : state_{state} {}
@@ -31,12 +31,12 @@ public:
     /// Adds what a snapshot consists of. The state is copied to the host, if it is not there, once a row is read.
     void save(const KeptSlot& kept, const std::string& prefix, StoredSnapshot& stored) {
         const std::size_t first = describe(kept.to, prefix, stored);
-        set_rows(stored.arrays, first, [&state = state_, &kept, copy = std::make_shared<std::unique_ptr<Paged>>()] {
-            auto* const paged = static_cast<Paged*>(kept.data.get());
-            if (*copy == nullptr && (paged == nullptr || !paged->is_on_host()))
-                *copy = copy_to_host(state, kept, paged);
+        set_rows(stored.arrays, first, [&state = state_, &kept, copy = std::make_shared<std::unique_ptr<Offloaded>>()] {
+            auto* const offloaded = static_cast<Offloaded*>(kept.data.get());
+            if (*copy == nullptr && (offloaded == nullptr || !offloaded->is_on_host()))
+                *copy = copy_to_host(state, kept, offloaded);
             state.backend.fence();
-            return (*copy != nullptr ? **copy : *paged).data();
+            return (*copy != nullptr ? **copy : *offloaded).data();
         });
     }
 
@@ -46,8 +46,8 @@ public:
             stored.arrays[i].comes_later = true;
     }
 
-    /// Makes what a snapshot owns, paged out on the host, not filled in yet. Adds where its arrays go.
-    Checked<void> prepare_load(const Load& load, KeptSlotPointer& kept, UnownedData<Paged>& data) {
+    /// Makes what a snapshot owns, offloaded on the host, not filled in yet. Adds where its arrays go.
+    Checked<void> prepare_load(const Load& load, KeptSlotPointer& kept, UnownedData<Offloaded>& data) {
         const StoredSource& source = load.source;
         if (source.number(load.prefix + "kind") != stored_states)
             return Problem{"it has no snapshot of a recurrent memory"};
@@ -59,16 +59,17 @@ public:
         const std::size_t first = load.arrays.size();
         add_arrays(kept->to, load.prefix, load.arrays);
         if (auto suits = check_arrays(source, std::span{load.arrays}.subspan(first)); !suits) return suits;
-        data.reset(new Paged{state_.backend, state_.stores, kept->rows(), PageTo::host});
-        set_rows(load.arrays, first, [&paged = *data] { return paged.data(); });
+        data.reset(new Offloaded{state_.backend, state_.stores, kept->rows(), OffloadTo::host});
+        set_rows(load.arrays, first, [&offloaded = *data] { return offloaded.data(); });
         return {};
     }
 
 private:
-    // A state in place, or paged out to memory that the host cannot reach.
-    static std::unique_ptr<Paged> copy_to_host(State& state, const KeptSlot& kept, const Paged* paged) {
-        auto copy = std::make_unique<Paged>(state.backend, state.stores, 1, PageTo::host);
-        paged != nullptr ? copy->assign_from_backend(*paged) : copy->read(kept.slot, copy->prepare_read(kept.slot));
+    // A state in place, or offloaded to memory that the host cannot reach.
+    static std::unique_ptr<Offloaded> copy_to_host(State& state, const KeptSlot& kept, const Offloaded* offloaded) {
+        auto copy = std::make_unique<Offloaded>(state.backend, state.stores, 1, OffloadTo::host);
+        offloaded != nullptr ? copy->assign_from_backend(*offloaded)
+                             : copy->read(kept.slot, copy->prepare_read(kept.slot));
         return copy;
     }
 

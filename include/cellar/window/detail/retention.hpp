@@ -27,7 +27,7 @@ public:
 
     constexpr Position oldest_kept(Position newest, std::int32_t width) const {
         const std::int32_t kept = kept_ != 0 ? kept_ : width;
-        return {newest.value < kept ? 0 : newest.value - kept + 1};
+        return Position{newest.value < kept ? 0 : newest.value - kept + 1};
     }
 
     constexpr std::int64_t cells(std::int32_t sinks, std::int32_t sequences, std::int32_t capacity,

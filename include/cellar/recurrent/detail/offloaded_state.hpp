@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
-#include <cellar/backend/paged_memory.hpp>
+#include <cellar/backend/offloaded_memory.hpp>
 #include <cellar/base/kept.hpp>
-#include <cellar/base/page_to.hpp>
+#include <cellar/base/offload_to.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/trivial_list.hpp>
 
@@ -15,10 +15,10 @@
 
 namespace cellar::detail {
 
-/// The state of a snapshot that is paged out, in one block: the tensors of each layer, layer after layer, each as long
+/// The state of a snapshot that is offloaded, in one block: the tensors of each layer, layer after layer, each as long
 /// as the row of a slot.
 template <class Store, BackendPolicy Backend>
-class PagedState final : public PagedData {
+class OffloadedState final : public OffloadedData {
     using Unit = float; // rows are multiples of 16 bytes
     using Buffer = typename Backend::template Buffer<Unit>;
 
@@ -30,18 +30,18 @@ public:
     };
 
     /// Both at fixed addresses. `count`: 1, or 0 for a state before any token, which has no data.
-    PagedState(Backend& backend, Store& store, std::int64_t count, PageTo to)
+    OffloadedState(Backend& backend, Store& store, std::int64_t count, OffloadTo to)
         : backend_{backend}, store_{store}, memory_{backend, count * units_of(store), to} {}
 
     std::int64_t bytes() const override { return memory_.size() * std::int64_t{sizeof(Unit)}; }
     void finish_work() noexcept override { backend_.fence(); }
 
-    /// On the host, unless it was paged out to a backend that the host cannot reach.
+    /// On the host, unless it was offloaded to a backend that the host cannot reach.
     std::byte* data() { return reinterpret_cast<std::byte*>(memory_.data()); }
     bool is_on_host() const { return memory_.is_on_host(); }
 
     /// Copies it from another one, which is in memory of the backend. Blocks.
-    void assign_from_backend(const PagedState& other) {
+    void assign_from_backend(const OffloadedState& other) {
         other.memory_.copy_to_host(backend_, 0, {memory_.data(), size()});
     }
 
@@ -90,7 +90,7 @@ private:
 
     Backend& backend_;
     Store& store_;
-    PagedMemory<Unit, Backend> memory_;
+    OffloadedMemory<Unit, Backend> memory_;
 };
 
 } // namespace cellar::detail

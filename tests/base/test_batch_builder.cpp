@@ -3,7 +3,7 @@
 #include "../hybrid/failing_allocations.hpp"
 #include "violations.hpp"
 #include <cellar/base/batch.hpp>
-#include <cellar/base/tokens.hpp>
+#include <cellar/base/batch_builder.hpp>
 
 #include <doctest/doctest.h>
 
@@ -15,7 +15,7 @@
 #include <type_traits>
 #include <vector>
 
-namespace test_tokens {
+namespace test_batch_builder {
 
 using namespace cellar;
 
@@ -43,10 +43,10 @@ using List = std::vector<std::int32_t>;
 } // namespace
 
 TEST_CASE("a list of ids reads arrays of the id and of plain integers") {
-    const std::vector<Position> ids{{4}, {5}, {9}};
+    const std::vector<Position> ids{Position{4}, Position{5}, Position{9}};
     const std::vector<int> integers{4, 5, 9};
     const std::array<int, 3> array{4, 5, 9};
-    const Position plain[] = {{4}, {5}, {9}};
+    const Position plain[] = {Position{4}, Position{5}, Position{9}};
     CHECK(numbers_of(ids) == List{4, 5, 9});
     CHECK(numbers_of(integers) == List{4, 5, 9});
     CHECK(numbers_of(array) == List{4, 5, 9});
@@ -76,31 +76,31 @@ TEST_CASE("a batch is built from plain lists") {
 }
 
 TEST_CASE("a builder makes batches of several sequences") {
-    const Tokens one{{3}, {5}};
+    const BatchBuilder one{Sequence{3}, Position{5}};
     CHECK(positions_of(one) == List{5});
     CHECK(sequences_of(one) == List{3});
     CHECK(groups_of(one).empty());
 
-    Tokens tokens;
+    BatchBuilder tokens;
     CHECK(tokens.size() == 0);
-    tokens.add({0}, {2}, 3).add({1}, {0});
+    tokens.add(Sequence{0}, Position{2}, 3).add(Sequence{1}, Position{0});
     CHECK(tokens.size() == 4);
     CHECK(positions_of(tokens) == List{2, 3, 4, 0});
     CHECK(sequences_of(tokens) == List{0, 0, 0, 1});
-    tokens.add_at({1}, {1}, 2);
+    tokens.add_at(Sequence{1}, Position{1}, 2);
     CHECK(positions_of(tokens) == List{2, 3, 4, 0, 1, 1});
     CHECK(groups_of(tokens).empty());
     tokens.clear();
     CHECK(tokens.size() == 0);
-    CHECK(positions_of(tokens.add({4}, {8})) == List{8});
-    CHECK(Tokens{{0}, {0}, 0}.size() == 0);
+    CHECK(positions_of(tokens.add(Sequence{4}, Position{8})) == List{8});
+    CHECK(BatchBuilder{Sequence{0}, Position{0}, 0}.size() == 0);
 }
 
 TEST_CASE("a builder that is short of memory has the tokens that it had before") {
     const auto fail = [](auto add) {
         for (const std::int32_t before : {0, 1, 2}) {
-            Tokens tokens;
-            if (before > 0) tokens.add({1}, {0}, before);
+            BatchBuilder tokens;
+            if (before > 0) tokens.add(Sequence{1}, Position{0}, before);
             const auto unchanged = [&] {
                 CHECK(tokens.size() == before);
                 CHECK(positions_of(tokens).size() == static_cast<std::size_t>(before));
@@ -111,14 +111,18 @@ TEST_CASE("a builder that is short of memory has the tokens that it had before")
             CHECK(tokens.size() == before + 5);
         }
     };
-    fail([](Tokens& tokens) { tokens.add({0}, {0}, 5); });
-    fail([](Tokens& tokens) { tokens.add_at({0}, {3}, 5); });
-    fail([](Tokens& tokens) { tokens.add_group({0}, {0}, 5); });
+    fail([](BatchBuilder& tokens) { tokens.add(Sequence{0}, Position{0}, 5); });
+    fail([](BatchBuilder& tokens) { tokens.add_at(Sequence{0}, Position{3}, 5); });
+    fail([](BatchBuilder& tokens) { tokens.add_group(Sequence{0}, Position{0}, 5); });
 }
 
 TEST_CASE("each group of a builder has its own number, and other tokens have none") {
-    Tokens tokens;
-    tokens.add({0}, {0}, 2).add_group({0}, {2}, 3).add({1}, {0}).add_group({0}, {5}, 2).add({0}, {7});
+    BatchBuilder tokens;
+    tokens.add(Sequence{0}, Position{0}, 2)
+        .add_group(Sequence{0}, Position{2}, 3)
+        .add(Sequence{1}, Position{0})
+        .add_group(Sequence{0}, Position{5}, 2)
+        .add(Sequence{0}, Position{7});
     const List groups = groups_of(tokens);
     REQUIRE(groups.size() == 9);
     CHECK(groups[0] == -1);
@@ -132,27 +136,28 @@ TEST_CASE("each group of a builder has its own number, and other tokens have non
     CHECK(groups[6] == groups[7]);
     CHECK(groups[8] == -1);
     for (const std::int32_t group : groups) CHECK(group < tokens.size());
-    CHECK(groups_of(Tokens{}.add_group({0}, {0}, 1)) == List{0});
+    CHECK(groups_of(BatchBuilder{}.add_group(Sequence{0}, Position{0}, 1)) == List{0});
     tokens.clear();
     CHECK(groups_of(tokens).empty());
-    CHECK(groups_of(tokens.add({0}, {0})).empty());
+    CHECK(groups_of(tokens.add(Sequence{0}, Position{0})).empty());
 }
 
 TEST_CASE("fewer tokens than none, and positions that no token can have, are violations of a builder") {
-    Tokens tokens;
-    tokens.add({0}, {0}, 2);
+    BatchBuilder tokens;
+    tokens.add(Sequence{0}, Position{0}, 2);
     const Position last{INT32_MAX - 1};
-    CHECK(violation_of([&] { tokens.add({0}, {2}, -3); }) == "Tokens: -3 tokens, expected 0 or more");
-    CHECK(violation_of([&] { tokens.add_group({0}, last, 2); })
-          == "Tokens: 2 tokens from position 2147483646 on, expected all below 2147483647");
+    CHECK(violation_of([&] { tokens.add(Sequence{0}, Position{2}, -3); })
+          == "BatchBuilder: -3 tokens, expected 0 or more");
+    CHECK(violation_of([&] { tokens.add_group(Sequence{0}, last, 2); })
+          == "BatchBuilder: 2 tokens from position 2147483646 on, expected all below 2147483647");
     CHECK(violation_of([&] {
-              Tokens{{0}, {INT32_MAX}, INT32_MAX};
+              BatchBuilder{Sequence{0}, Position{INT32_MAX}, INT32_MAX};
           })
-          == "Tokens: 2147483647 tokens from position 2147483647 on, expected all below 2147483647");
+          == "BatchBuilder: 2147483647 tokens from position 2147483647 on, expected all below 2147483647");
     CHECK(tokens.size() == 2);
     CHECK(groups_of(tokens).empty());
-    tokens.add({0}, last).add_at({0}, last, 2);
+    tokens.add(Sequence{0}, last).add_at(Sequence{0}, last, 2);
     CHECK(positions_of(tokens) == List{0, 1, last.value, last.value, last.value});
 }
 
-} // namespace test_tokens
+} // namespace test_batch_builder

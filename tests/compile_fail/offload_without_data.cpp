@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// error: page_out: this cache has no keys and values (its backend is NoData)
+// error: offload: this cache has no keys and values (its backend is NoData)
 #include <cellar/cellar.hpp>
 
 using namespace cellar;
@@ -11,5 +11,5 @@ using Backend = NoData;
 #endif
 
 void f(Cache<StandardV<float>, FullCausal, DisabledShift, Backend>& cache, CellSnapshot& snapshot) {
-    cache.page_out(snapshot);
+    cache.offload(snapshot);
 }

@@ -14,31 +14,31 @@
 namespace cellar {
 
 /// A batch with memory of its own:
-/// `memory.begin(Tokens{}.add(alice, memory.next(alice), 512).add(bob, memory.next(bob)))`.
-class Tokens {
+/// `memory.begin(BatchBuilder{}.add(alice, memory.next(alice), 512).add(bob, memory.next(bob)))`.
+class BatchBuilder {
 public:
-    Tokens() = default;
+    BatchBuilder() = default;
     /// `count` tokens of s at positions first, first + 1, ...
-    Tokens(Sequence s, Position first, std::int32_t count = 1,
-           const std::source_location& where = std::source_location::current()) {
+    BatchBuilder(Sequence s, Position first, std::int32_t count = 1,
+                 const std::source_location& where = std::source_location::current()) {
         add(s, first, count, where);
     }
 
     /// `count` tokens of s at positions first, first + 1, ...
-    Tokens& add(Sequence s, Position first, std::int32_t count = 1,
-                const std::source_location& where = std::source_location::current()) {
+    BatchBuilder& add(Sequence s, Position first, std::int32_t count = 1,
+                      const std::source_location& where = std::source_location::current()) {
         return add(s, first, count, 1, no_group, where);
     }
 
     /// The same, for tokens that see one another, as those of an image do.
-    Tokens& add_group(Sequence s, Position first, std::int32_t count,
-                      const std::source_location& where = std::source_location::current()) {
+    BatchBuilder& add_group(Sequence s, Position first, std::int32_t count,
+                            const std::source_location& where = std::source_location::current()) {
         return add(s, first, count, 1, static_cast<std::int32_t>(positions_.size()), where);
     }
 
     /// `count` tokens of s at one position. They see one another.
-    Tokens& add_at(Sequence s, Position p, std::int32_t count,
-                   const std::source_location& where = std::source_location::current()) {
+    BatchBuilder& add_at(Sequence s, Position p, std::int32_t count,
+                         const std::source_location& where = std::source_location::current()) {
         return add(s, p, count, 0, no_group, where);
     }
 
@@ -56,11 +56,11 @@ public:
 private:
     static constexpr std::int32_t no_group = -1;
 
-    Tokens& add(Sequence s, Position first, std::int32_t count, std::int32_t step, std::int32_t group,
-                const std::source_location& where) {
-        CELLAR_EXPECTS_AT(where, count >= 0, "Tokens: ", count, " tokens, expected 0 or more");
+    BatchBuilder& add(Sequence s, Position first, std::int32_t count, std::int32_t step, std::int32_t group,
+                      const std::source_location& where) {
+        CELLAR_EXPECTS_AT(where, count >= 0, "BatchBuilder: ", count, " tokens, expected 0 or more");
         const std::int64_t end = std::int64_t{first.value} + std::int64_t{count} * step;
-        CELLAR_EXPECTS_AT(where, end <= INT32_MAX, "Tokens: ", count, " tokens from position ", first,
+        CELLAR_EXPECTS_AT(where, end <= INT32_MAX, "BatchBuilder: ", count, " tokens from position ", first,
                           " on, expected all below ", INT32_MAX);
         // If a list cannot grow, nothing has changed.
         const bool has_groups = group != no_group || !groups_.empty();

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
-#include <cellar/base/page_to.hpp>
+#include <cellar/base/offload_to.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/element/element.hpp>
 #include <cellar/element/storage_format.hpp>
@@ -22,17 +22,17 @@ struct PinnedBufferOf<E, Backend> {
     using type = typename Backend::template PinnedBuffer<E>;
 };
 
-/// n units of the data of a snapshot that is paged out, all zero at first.
+/// n units of the data of a snapshot that is offloaded, all zero at first.
 template <StorageUnit E, BackendPolicy Backend>
-class PagedMemory {
+class OffloadedMemory {
 public:
-    PagedMemory(Backend& backend, std::int64_t n, PageTo to) {
-        if (to == PageTo::backend) {
+    OffloadedMemory(Backend& backend, std::int64_t n, OffloadTo to) {
+        if (to == OffloadTo::backend) {
             on_backend_.emplace(backend.template allocate<E>(n));
             return;
         }
         if constexpr (PinsHostMemory<Backend> && Element<E>) {
-            if (to == PageTo::pinned_host) {
+            if (to == OffloadTo::pinned_host) {
                 pinned_.emplace(backend.template allocate_pinned<E>(n));
                 return;
             }

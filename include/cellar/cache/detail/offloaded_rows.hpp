@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
-#include <cellar/backend/paged_memory.hpp>
+#include <cellar/backend/offloaded_memory.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
-#include <cellar/base/page_to.hpp>
+#include <cellar/base/offload_to.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/trivial_list.hpp>
@@ -31,7 +31,7 @@ namespace cellar::detail {
 /// If the backend cannot reach host memory, rows on the host pass through memory of the backend. That takes as many
 /// layers at a time as fit, because long copies to and from the host are faster.
 template <class Store, auto RowsOf, BackendPolicy Backend>
-class PagedBlock {
+class OffloadedBlock {
     using Rows = std::remove_reference_t<decltype((std::declval<Store&>().*RowsOf)())>;
     using E = typename Rows::element_type;
     using Buffer = typename Backend::template Buffer<E>;
@@ -39,7 +39,7 @@ class PagedBlock {
 public:
     using Staging = std::optional<Buffer>;
 
-    PagedBlock(Backend& backend, ReservedList<Store>& stores, std::int64_t tokens, PageTo to)
+    OffloadedBlock(Backend& backend, ReservedList<Store>& stores, std::int64_t tokens, OffloadTo to)
         : tokens_{tokens}, row_{row_of(stores)}, memory_{backend, tokens * row_, to} {
         for (Store& store : stores) longest_row_ = std::max(longest_row_, (store.*RowsOf)().row());
     }
@@ -93,8 +93,8 @@ public:
 
     /// Copies n rows of each layer of another block, from row `first` on, to those from row `to` on. Enqueues; blocks
     /// if one block is on the host and the other is not, and the backend cannot reach it there.
-    void copy_rows(Backend& backend, ReservedList<Store>& stores, PagedBlock& from, std::int64_t first, std::int64_t n,
-                   std::int64_t to) {
+    void copy_rows(Backend& backend, ReservedList<Store>& stores, OffloadedBlock& from, std::int64_t first,
+                   std::int64_t n, std::int64_t to) {
         TrivialList<SlotRows> reachable;
         std::int64_t source = 0;
         std::int64_t target = 0;
@@ -166,7 +166,7 @@ private:
     }
 
     // Units [first, first + count) of another block; what the backend reaches on both sides is added to `reachable`.
-    void copy(Backend& backend, PagedBlock& from, std::int64_t first, std::int64_t count, std::int64_t to,
+    void copy(Backend& backend, OffloadedBlock& from, std::int64_t first, std::int64_t count, std::int64_t to,
               TrivialList<SlotRows>& reachable) {
         if (count == 0) return;
         const auto size = static_cast<std::size_t>(count);
@@ -198,29 +198,29 @@ private:
     std::int64_t tokens_;
     std::int64_t row_; // units of a token in all layers
     std::int64_t longest_row_ = 0;
-    PagedMemory<E, Backend> memory_;
+    OffloadedMemory<E, Backend> memory_;
 };
 
-/// The keys and values of the tokens of a snapshot that is paged out, a block for each plane: row i has those of
+/// The keys and values of the tokens of a snapshot that is offloaded, a block for each plane: row i has those of
 /// token i.
 template <class Store, BackendPolicy Backend, class Planes>
-class PagedPlanes;
+class OffloadedPlanes;
 template <class Store, BackendPolicy Backend, auto... Members>
-class PagedPlanes<Store, Backend, PlaneList<Members...>> final : public PagedData {
+class OffloadedPlanes<Store, Backend, PlaneList<Members...>> final : public OffloadedData {
 public:
     /// Memory that a copy needs beside the rows.
-    using Transfer = std::tuple<typename PagedBlock<Store, Members, Backend>::Staging...>;
+    using Transfer = std::tuple<typename OffloadedBlock<Store, Members, Backend>::Staging...>;
 
     /// Both at fixed addresses.
-    PagedPlanes(Backend& backend, ReservedList<Store>& stores, std::int64_t tokens, PageTo to)
+    OffloadedPlanes(Backend& backend, ReservedList<Store>& stores, std::int64_t tokens, OffloadTo to)
         : backend_{backend},
           stores_{stores},
           place_{checked(to)},
-          blocks_{PagedBlock<Store, Members, Backend>{backend, stores, tokens, to}...} {}
+          blocks_{OffloadedBlock<Store, Members, Backend>{backend, stores, tokens, to}...} {}
 
     std::int64_t bytes() const override { return (std::get<Block<Members>>(blocks_).bytes() + ...); }
     void finish_work() noexcept override { backend_.fence(); }
-    PageTo place() const { return place_; }
+    OffloadTo place() const { return place_; }
 
     /// `room`: of as many cells as will be read or written.
     Transfer prepare_read(const TrivialList<Cell>& room) const {
@@ -242,7 +242,7 @@ public:
 
     /// Copies n rows of another one, from row `first` on, to those from row `to` on. Enqueues; blocks if one is on the
     /// host and the other is not.
-    void copy_rows(PagedPlanes& from, std::int64_t first, std::int64_t n, std::int64_t to) {
+    void copy_rows(OffloadedPlanes& from, std::int64_t first, std::int64_t n, std::int64_t to) {
         for_each([&]<std::size_t I>(auto& block) {
             block.copy_rows(backend_, stores_, std::get<I>(from.blocks_), first, n, to);
         });
@@ -256,10 +256,10 @@ public:
 
 private:
     template <auto RowsOf>
-    using Block = PagedBlock<Store, RowsOf, Backend>;
+    using Block = OffloadedBlock<Store, RowsOf, Backend>;
 
-    static PageTo checked(PageTo to) {
-        CELLAR_EXPECTS(!HoldsNoData<Backend>, "page_out: the cache has no keys and values, expected a backend with "
+    static OffloadTo checked(OffloadTo to) {
+        CELLAR_EXPECTS(!HoldsNoData<Backend>, "offload: the cache has no keys and values, expected a backend with "
                                               "memory");
         return to;
     }
@@ -274,10 +274,10 @@ private:
 
     Backend& backend_;
     ReservedList<Store>& stores_;
-    PageTo place_;
+    OffloadTo place_;
     std::tuple<Block<Members>...> blocks_;
 };
 template <class Store, BackendPolicy Backend>
-using PagedRows = PagedPlanes<Store, Backend, decltype(Store::planes())>;
+using OffloadedRows = OffloadedPlanes<Store, Backend, decltype(Store::planes())>;
 
 } // namespace cellar::detail

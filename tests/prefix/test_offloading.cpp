@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Prefixes that are paged out when the memory is full, and come back when they are used.
+// Prefixes that are offloaded when the memory is full, and come back when they are used.
 #include "../hybrid/failing_allocations.hpp"
 #include "../violations.hpp"
 #include "reader.hpp"
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace test_paging {
+namespace test_offloading {
 
 using namespace cellar;
 using namespace prefix_test;
@@ -39,20 +39,20 @@ void serve_all(PrefixTree<M>& tree, const std::vector<List>& lists) {
 /// Has s attach this list, and checks that it has these tokens then.
 template <class M>
 void check_attached(PrefixTree<M>& tree, int s, const List& list, int length) {
-    CHECK(tree.attach({s}, list).length == length);
+    CHECK(tree.attach(Sequence{s}, list).length == length);
     CHECK(lacks(tree.memory(), s, first(length, list)) == "");
     CHECK(audit(tree) == "");
 }
 
-/// A memory that tells where its snapshots are paged out to.
+/// A memory that tells where its snapshots are offloaded to.
 template <class M>
 struct Told : M {
     explicit Told(M memory) : M{std::move(memory)} {}
-    void page_out(SnapshotOf<M>& snapshot, PageTo to) {
+    void offload(SnapshotOf<M>& snapshot, OffloadTo to) {
         places.push_back(to);
-        M::page_out(snapshot, to);
+        M::offload(snapshot, to);
     }
-    std::vector<PageTo> places;
+    std::vector<OffloadTo> places;
 };
 
 int weighed = 0; ///< calls of count_weighed
@@ -63,29 +63,29 @@ double count_weighed(const PrefixUse& use) noexcept {
 
 /// A tree of a memory that has room for two topics at a time, and for another two, of `bytes` each, outside.
 template <class M>
-void check_place(M made, std::int64_t bytes, PageTo to) {
+void check_place(M made, std::int64_t bytes, OffloadTo to) {
     Told<M> memory{std::move(made)};
-    PrefixTree<Told<M>> tree{memory, {.paged_bytes = 2 * bytes, .page_to = to}};
+    PrefixTree<Told<M>> tree{memory, {.offloaded_bytes = 2 * bytes, .offload_to = to}};
     serve_all(tree, {topic(0), topic(1), topic(2), topic(3), topic(4)});
     const PrefixStatistics s = tree.statistics();
-    CHECK(s.page_outs == 3);
+    CHECK(s.offloads == 3);
     CHECK(s.evictions == 1);
-    CHECK(s.paged_out == 2);
-    CHECK(s.paged_bytes == 2 * bytes);
+    CHECK(s.offloaded == 2);
+    CHECK(s.offloaded_bytes == 2 * bytes);
     CHECK(tree.match(topic(0)).length == 0);
     for (int n = 2; n < 5; ++n) { // topic 1 makes room for the first of them
         check_attached(tree, 1, topic(n), 10);
         leave(tree, 1);
     }
-    CHECK(tree.statistics().page_ins >= 2);
+    CHECK(tree.statistics().reloads >= 2);
     CHECK(tree.statistics().evictions == 2);
-    CHECK(memory.places == std::vector(static_cast<std::size_t>(tree.statistics().page_outs), to));
+    CHECK(memory.places == std::vector(static_cast<std::size_t>(tree.statistics().offloads), to));
 }
 
 } // namespace
 
-TEST_CASE("prefixes are paged out to where the limits say, of caches, of states and of hybrids") {
-    for (const PageTo to : {PageTo::host, PageTo::pinned_host, PageTo::backend}) {
+TEST_CASE("prefixes are offloaded to where the limits say, of caches, of states and of hybrids") {
+    for (const OffloadTo to : {OffloadTo::host, OffloadTo::pinned_host, OffloadTo::backend}) {
         const std::int64_t state = toy::Recurrent::bytes_per_sequence({1, {{1}}});
         check_place(full(20), topic_bytes, to);
         check_place(recurrent(2), state, to);
@@ -93,32 +93,32 @@ TEST_CASE("prefixes are paged out to where the limits say, of caches, of states 
     }
 }
 
-TEST_CASE("a full memory pages out what was not used for the longest time") {
+TEST_CASE("a full memory offloads what was not used for the longest time") {
     toy::Full memory = full(20);
-    PrefixTree tree{memory, {.paged_bytes = 2 * topic_bytes}};
+    PrefixTree tree{memory, {.offloaded_bytes = 2 * topic_bytes}};
     serve_all(tree, {topic(0), topic(1), topic(2), topic(3)});
     const PrefixStatistics s = tree.statistics();
-    CHECK(s.page_outs == 2);
+    CHECK(s.offloads == 2);
     CHECK(s.evictions == 0);
     CHECK(s.snapshots == 4);
-    CHECK(s.paged_out == 2);
-    CHECK(s.paged_bytes == 2 * topic_bytes);
+    CHECK(s.offloaded == 2);
+    CHECK(s.offloaded_bytes == 2 * topic_bytes);
     CHECK(s.in_place_bytes == 2 * topic_bytes);
-    CHECK(memory.statistics().paged_bytes == s.paged_bytes);
+    CHECK(memory.statistics().offloaded_bytes == s.offloaded_bytes);
     for (int n = 0; n < 4; ++n) CHECK(tree.match(topic(n)).length == 10);
 }
 
-TEST_CASE("a prefix that is paged out comes back in place when it is attached, and another one makes room for it") {
+TEST_CASE("a prefix that is offloaded comes back in place when it is attached, and another one makes room for it") {
     toy::Full memory = full(20);
-    PrefixTree tree{memory, {.paged_bytes = 2 * topic_bytes}};
+    PrefixTree tree{memory, {.offloaded_bytes = 2 * topic_bytes}};
     serve_all(tree, {topic(0), topic(1), topic(2), topic(3)});
     check_attached(tree, 1, topic(0), 10);
-    CHECK(tree.statistics().page_ins == 1);
-    CHECK(tree.statistics().page_outs == 3); // topic 2
+    CHECK(tree.statistics().reloads == 1);
+    CHECK(tree.statistics().offloads == 3);  // topic 2
     CHECK(memory.statistics().shared == 10); // the sequence has the cells of the tree
     check_attached(tree, 2, topic(3), 10);
-    CHECK(tree.statistics().page_ins == 1); // it was in place
-    check_attached(tree, 3, topic(2), 0);   // no cell is free, and all are in use
+    CHECK(tree.statistics().reloads == 1); // it was in place
+    check_attached(tree, 3, topic(2), 0);  // no cell is free, and all are in use
     CHECK(tree.match(topic(2)).length == 10);
     leave(tree, 1);
     check_attached(tree, 3, topic(2), 10);
@@ -127,88 +127,88 @@ TEST_CASE("a prefix that is paged out comes back in place when it is attached, a
 
 TEST_CASE("a chain of prefixes that does not fit in place is restored once, as far as there is room") {
     Counting memory{full(60)};
-    PrefixTree tree{memory, {.paged_bytes = 100'000}};
+    PrefixTree tree{memory, {.offloaded_bytes = 100'000}};
     List list;
     for (int n = 0; n < 50; ++n) {
         list.push_back(n);
         REQUIRE(compute(memory, 0, list));
-        REQUIRE(tree.insert({0}, list));
+        REQUIRE(tree.insert(Sequence{0}, list));
     }
     leave(tree, 0);
     REQUIRE(compute(tree, 1, numbers(1000, 60)));
-    REQUIRE(tree.statistics().paged_out == 50);
-    REQUIRE(memory.remove({1}, {35}, to_end));
+    REQUIRE(tree.statistics().offloaded == 50);
+    REQUIRE(memory.remove(Sequence{1}, Position{35}, to_end));
     memory.restored = 0;
     check_attached(tree, 2, list, 25);
-    CHECK(tree.statistics().page_ins == 25);
+    CHECK(tree.statistics().reloads == 25);
     CHECK(memory.restored < 50 + 5);
 }
 
 TEST_CASE("where a chain of prefixes does not fit, its end makes room for its beginning") {
     Attention memory = attention(24, 6, 50);
-    PrefixTree tree{memory, {.paged_bytes = 100'000}};
+    PrefixTree tree{memory, {.offloaded_bytes = 100'000}};
     const List list = numbers(0, 30);
     REQUIRE(compute(memory, 0, topic(0)));
-    REQUIRE(tree.insert({0}, topic(0)));
+    REQUIRE(tree.insert(Sequence{0}, topic(0)));
     REQUIRE(compute(memory, 0, list));
     REQUIRE(compute(tree, 1, numbers(500, 16))); // where the window of the first ten tokens was
-    REQUIRE(tree.statistics().page_outs == 1);
-    REQUIRE(tree.insert({0}, list));
-    REQUIRE(tree.statistics().paged_out == 1);
+    REQUIRE(tree.statistics().offloads == 1);
+    REQUIRE(tree.insert(Sequence{0}, list));
+    REQUIRE(tree.statistics().offloaded == 1);
     leave(tree, 0);
     leave(tree, 1);
     REQUIRE(compute(memory, 2, numbers(700, 22)));
     REQUIRE(memory.member<toy::Full>().statistics().free == 8);
     check_attached(tree, 3, list, 10);
-    CHECK(tree.statistics().page_ins == 1);
-    CHECK(tree.statistics().paged_out == 1);
+    CHECK(tree.statistics().reloads == 1);
+    CHECK(tree.statistics().offloaded == 1);
 }
 
 TEST_CASE("what does not fit outside is evicted, the least useful first") {
     toy::Full memory = full(20);
-    PrefixTree tree{memory, {.paged_bytes = 2 * topic_bytes}};
+    PrefixTree tree{memory, {.offloaded_bytes = 2 * topic_bytes}};
     serve_all(tree, {topic(0), topic(1), topic(2), topic(3), topic(4)});
     CHECK(tree.statistics().evictions == 1);
     CHECK(tree.match(topic(0)).length == 0);
     for (int n = 1; n < 5; ++n) CHECK(tree.match(topic(n)).length == 10);
 
     serve_all(tree, {numbers(9000, 17)}); // the two in place go, then there is room
-    CHECK(tree.statistics().paged_bytes == 2 * topic_bytes);
+    CHECK(tree.statistics().offloaded_bytes == 2 * topic_bytes);
     CHECK(tree.match(topic(2)).length == 0);
     CHECK(tree.match(topic(4)).length == 10);
     serve_all(tree, {numbers(8000, 20)});
-    CHECK(tree.statistics().paged_bytes <= 2 * topic_bytes); // 17 tokens push out both
+    CHECK(tree.statistics().offloaded_bytes <= 2 * topic_bytes); // 17 tokens push out both
     CHECK(tree.match(numbers(9000, 17)).length == 17);
     serve_all(tree, {topic(0)});
     CHECK(tree.match(numbers(8000, 20)).length == 20);
     CHECK(tree.match(numbers(9000, 17)).length == 0);
 }
 
-TEST_CASE("a prefix that is larger than all room outside is evicted, and nothing that is paged out") {
+TEST_CASE("a prefix that is larger than all room outside is evicted, and nothing that is offloaded") {
     toy::Full memory = full(20);
-    PrefixTree tree{memory, {.paged_bytes = topic_bytes}};
+    PrefixTree tree{memory, {.offloaded_bytes = topic_bytes}};
     serve_all(tree, {topic(0), numbers(5000, 20), topic(1)});
     CHECK(tree.match(topic(0)).length == 10);
     CHECK(tree.match(numbers(5000, 20)).length == 0);
-    CHECK(tree.statistics().paged_out == 1);
+    CHECK(tree.statistics().offloaded == 1);
     CHECK(tree.statistics().evictions == 1);
 }
 
-TEST_CASE("without bytes for it, nothing is paged out") {
+TEST_CASE("without bytes for it, nothing is offloaded") {
     toy::Full memory = full(20);
     PrefixTree tree{memory};
     serve_all(tree, {topic(0), topic(1), topic(2)});
-    CHECK(tree.statistics().page_outs == 0);
+    CHECK(tree.statistics().offloads == 0);
     CHECK(tree.statistics().evictions == 1);
-    CHECK(memory.statistics().paged_bytes == 0);
+    CHECK(memory.statistics().offloaded_bytes == 0);
 }
 
-TEST_CASE("a shorter prefix can be paged out after the longer ones that need it, and is evicted after them") {
+TEST_CASE("a shorter prefix can be offloaded after the longer ones that need it, and is evicted after them") {
     toy::Full memory = full(30);
-    PrefixTree tree{memory, {.paged_bytes = 3 * topic_bytes}};
+    PrefixTree tree{memory, {.offloaded_bytes = 3 * topic_bytes}};
     const List long_one = topic(0) + topic(1);
     serve_all(tree, {topic(0), long_one, numbers(5000, 30)});
-    CHECK(tree.statistics().paged_out == 2);
+    CHECK(tree.statistics().offloaded == 2);
     CHECK(tree.match(long_one).length == 20);
     CHECK(tree.evict()); // the second part of the long one
     CHECK(tree.match(long_one).length == 10);
@@ -220,34 +220,34 @@ TEST_CASE("a shorter prefix can be paged out after the longer ones that need it,
     CHECK(audit(tree) == "");
 }
 
-TEST_CASE("evict does not look at what prefixes that are paged out need") {
+TEST_CASE("evict does not look at what prefixes that are offloaded need") {
     toy::Full memory = full(100, 2);
-    PrefixTree tree{memory, {.usefulness = count_weighed, .paged_bytes = 100'000}};
+    PrefixTree tree{memory, {.usefulness = count_weighed, .offloaded_bytes = 100'000}};
     for (int n = 0; n < 50; ++n) {
         REQUIRE(compute(memory, 0, {n}));
-        REQUIRE(tree.insert({0}, List{n}));
+        REQUIRE(tree.insert(Sequence{0}, List{n}));
         REQUIRE(compute(memory, 0, {n, 7}));
-        REQUIRE(tree.insert({0}, List{n, 7}));
+        REQUIRE(tree.insert(Sequence{0}, List{n, 7}));
         leave(tree, 0);
     }
     for (int n = 0; n < 50; ++n) {
-        CHECK(tree.attach({0}, List{n}).length == 1);
+        CHECK(tree.attach(Sequence{0}, List{n}).length == 1);
         leave(tree, 0);
     }
     REQUIRE(compute(tree, 1, numbers(1000, 50)));
-    REQUIRE(tree.statistics().paged_out == 50);
+    REQUIRE(tree.statistics().offloaded == 50);
     weighed = 0;
     for (int n = 0; n < 20; ++n) CHECK(tree.evict());
     CHECK(weighed <= 2 * 20); // the least useful one of each place
     CHECK(audit(tree) == "");
 }
 
-TEST_CASE("what prefixes that are paged out need is evicted with them if there is no room outside") {
+TEST_CASE("what prefixes that are offloaded need is evicted with them if there is no room outside") {
     toy::Full memory = full(30);
-    PrefixTree tree{memory, {.paged_bytes = 100}};
+    PrefixTree tree{memory, {.offloaded_bytes = 100}};
     const List long_one = topic(0) + numbers(50, 5);
     serve_all(tree, {topic(0), long_one, numbers(5000, 20)});
-    CHECK(tree.statistics().paged_bytes == 80); // of 5 tokens
+    CHECK(tree.statistics().offloaded_bytes == 80); // of 5 tokens
     CHECK(tree.match(long_one).length == 15);
     serve_all(tree, {numbers(6000, 10)});
     CHECK(tree.match(long_one).length == 0);
@@ -263,66 +263,66 @@ TEST_CASE("what prefixes that are paged out need is evicted with them if there i
 
 TEST_CASE("what is pinned stays where it is") {
     toy::Full memory = full(20);
-    PrefixTree tree{memory, {.paged_bytes = 2 * topic_bytes}};
+    PrefixTree tree{memory, {.offloaded_bytes = 2 * topic_bytes}};
     serve_all(tree, {topic(0), topic(1)});
     const PrefixPin in_place = tree.pin(topic(0));
     serve_all(tree, {topic(2)});
-    CHECK(tree.statistics().paged_out == 1);
+    CHECK(tree.statistics().offloaded == 1);
     const PrefixPin on_host = tree.pin(topic(1));
     serve_all(tree, {topic(3), topic(4), topic(5)});
     CHECK(tree.match(topic(0)).length == 10);
     CHECK(tree.match(topic(1)).length == 10);
     check_attached(tree, 1, topic(1), 10); // it may come back
-    CHECK(tree.statistics().page_ins == 1);
+    CHECK(tree.statistics().reloads == 1);
     tree.clear();
     CHECK(tree.statistics().snapshots == 2);
 }
 
-TEST_CASE("a part of a prefix that is paged out is copied to the sequence alone") {
+TEST_CASE("a part of a prefix that is offloaded is copied to the sequence alone") {
     toy::Full memory = full(30);
-    PrefixTree tree{memory, {.paged_bytes = 1000}};
+    PrefixTree tree{memory, {.offloaded_bytes = 1000}};
     serve_all(tree, {topic(0), numbers(5000, 30)});
     check_attached(tree, 1, first(4, topic(0)), 4);
-    CHECK(tree.statistics().page_ins == 0);
+    CHECK(tree.statistics().reloads == 0);
     CHECK(memory.statistics().shared == 0);
-    // It goes on elsewhere. The first part is in place now, and the rest is paged out.
+    // It goes on elsewhere. The first part is in place now, and the rest is offloaded.
     const List other = first(4, topic(0)) + numbers(70, 3);
     REQUIRE(compute(tree, 1, other));
-    REQUIRE(tree.insert({1}, other));
+    REQUIRE(tree.insert(Sequence{1}, other));
     CHECK(audit(tree) == "");
-    CHECK(tree.statistics().paged_out == 2); // the other list as well
-    CHECK(tree.statistics().paged_bytes == topic_bytes * 36 / 10);
-    CHECK(tree.statistics().page_ins == 0);
+    CHECK(tree.statistics().offloaded == 2); // the other list as well
+    CHECK(tree.statistics().offloaded_bytes == topic_bytes * 36 / 10);
+    CHECK(tree.statistics().reloads == 0);
     leave(tree, 1);
     check_attached(tree, 2, other, 7);
     check_attached(tree, 3, topic(0), 10);
 }
 
-TEST_CASE("a list that ends within a prefix that is paged out divides it, and has its own part in place") {
+TEST_CASE("a list that ends within a prefix that is offloaded divides it, and has its own part in place") {
     toy::Full memory = full(30);
-    PrefixTree tree{memory, {.paged_bytes = 1000}};
+    PrefixTree tree{memory, {.offloaded_bytes = 1000}};
     serve_all(tree, {topic(0), numbers(5000, 30)});
     CHECK(serve(tree, 1, first(4, topic(0))).length == 4);
     CHECK(tree.statistics().snapshots == 3);
-    CHECK(tree.statistics().paged_out == 2); // the other list as well
-    CHECK(tree.statistics().paged_bytes == topic_bytes * 36 / 10);
+    CHECK(tree.statistics().offloaded == 2); // the other list as well
+    CHECK(tree.statistics().offloaded_bytes == topic_bytes * 36 / 10);
     CHECK(memory.statistics().shared == 4);
     leave(tree, 1);
     check_attached(tree, 2, topic(0), 10);
 }
 
-TEST_CASE("a prefix that is paged out is divided there if the sequence has forgotten its first part") {
+TEST_CASE("a prefix that is offloaded is divided there if the sequence has forgotten its first part") {
     toy::Sliding memory = sliding(16, 8);
-    PrefixTree tree{memory, {.paged_bytes = 10'000}};
+    PrefixTree tree{memory, {.offloaded_bytes = 10'000}};
     serve_all(tree, {numbers(0, 8), numbers(5000, 13)});
-    REQUIRE(tree.statistics().paged_out == 1);
-    const std::int64_t bytes = tree.statistics().paged_bytes;
-    CHECK(tree.attach({1}, numbers(0, 3)).length == 3);
+    REQUIRE(tree.statistics().offloaded == 1);
+    const std::int64_t bytes = tree.statistics().offloaded_bytes;
+    CHECK(tree.attach(Sequence{1}, numbers(0, 3)).length == 3);
     REQUIRE(compute(tree, 1, numbers(0, 3) + numbers(70, 13)));
-    REQUIRE(tree.insert({1}, numbers(0, 3) + numbers(70, 13)));
+    REQUIRE(tree.insert(Sequence{1}, numbers(0, 3) + numbers(70, 13)));
     CHECK(audit(tree) == "");
-    CHECK(tree.statistics().paged_out >= 2);
-    CHECK(tree.statistics().paged_bytes >= bytes);
+    CHECK(tree.statistics().offloaded >= 2);
+    CHECK(tree.statistics().offloaded_bytes >= bytes);
     leave(tree, 1);
     check_attached(tree, 2, numbers(0, 3), 3);
     leave(tree, 2);
@@ -331,76 +331,76 @@ TEST_CASE("a prefix that is paged out is divided there if the sequence has forgo
     check_attached(tree, 2, numbers(0, 3) + numbers(70, 13), 16);
 }
 
-TEST_CASE("without memory to divide a prefix that is paged out, it stays whole") {
+TEST_CASE("without memory to divide a prefix that is offloaded, it stays whole") {
     toy::Full memory = full(30);
-    PrefixTree tree{memory, {.paged_bytes = 1000}};
+    PrefixTree tree{memory, {.offloaded_bytes = 1000}};
     serve_all(tree, {topic(0), numbers(5000, 30)});
     const List other = first(4, topic(0)) + numbers(70, 3);
-    REQUIRE(tree.attach({1}, other).length == 4);
+    REQUIRE(tree.attach(Sequence{1}, other).length == 4);
     REQUIRE(compute(tree, 1, other));
     const PrefixStatistics before = tree.statistics();
-    const int failures = failures_of([&] { (void)tree.insert({1}, other).has_value(); },
+    const int failures = failures_of([&] { (void)tree.insert(Sequence{1}, other).has_value(); },
                                      [&] {
                                          CHECK(audit(tree) == "");
                                          CHECK(tree.statistics().nodes == before.nodes);
-                                         CHECK(tree.statistics().paged_bytes == before.paged_bytes);
+                                         CHECK(tree.statistics().offloaded_bytes == before.offloaded_bytes);
                                      });
     CHECK(failures > 10);
     CHECK(tree.statistics().nodes == before.nodes + 2);
-    CHECK(tree.statistics().paged_bytes < before.paged_bytes);
+    CHECK(tree.statistics().offloaded_bytes < before.offloaded_bytes);
     CHECK(audit(tree) == "");
 }
 
 TEST_CASE("a sequence that has computed a prefix again brings it back without a copy") {
     toy::Full memory = full(30);
-    PrefixTree tree{memory, {.paged_bytes = 1000}};
+    PrefixTree tree{memory, {.offloaded_bytes = 1000}};
     serve_all(tree, {topic(0), numbers(5000, 30)});
     REQUIRE(compute(tree, 1, topic(0) + topic(1))); // without asking the tree
-    REQUIRE(tree.insert({1}, topic(0) + topic(1)));
+    REQUIRE(tree.insert(Sequence{1}, topic(0) + topic(1)));
     CHECK(audit(tree) == "");
-    CHECK(tree.statistics().page_ins == 1);
+    CHECK(tree.statistics().reloads == 1);
     CHECK(memory.statistics().shared == 20);
     leave(tree, 1);
     check_attached(tree, 2, topic(0) + topic(1), 20);
 }
 
-TEST_CASE("states are paged out, and come back into the slots of others") {
+TEST_CASE("states are offloaded, and come back into the slots of others") {
     toy::Recurrent memory = recurrent(2);
-    PrefixTree tree{memory, {.paged_bytes = 1000}};
+    PrefixTree tree{memory, {.offloaded_bytes = 1000}};
     serve_all(tree, {topic(0), topic(1), topic(2), topic(3)});
-    CHECK(tree.statistics().paged_out == 2);
+    CHECK(tree.statistics().offloaded == 2);
     for (int n = 0; n < 4; ++n) {
         check_attached(tree, 1, topic(n), 10);
         leave(tree, 1);
     }
-    CHECK(tree.statistics().page_ins == 4);
+    CHECK(tree.statistics().reloads == 4);
     CHECK(tree.statistics().evictions == 0);
 }
 
 TEST_CASE("a state that finds no slot is copied to the sequence alone") {
     toy::Recurrent memory = recurrent(1);
-    PrefixTree tree{memory, {.paged_bytes = 1000}};
+    PrefixTree tree{memory, {.offloaded_bytes = 1000}};
     serve_all(tree, {topic(0), topic(1)});
     const PrefixPin pin = tree.pin(topic(1)); // keeps the only slot
     check_attached(tree, 1, topic(0), 10);
-    CHECK(tree.statistics().page_ins == 0);
+    CHECK(tree.statistics().reloads == 0);
     CHECK(tree.statistics().hits == 1);
 }
 
-TEST_CASE("a hybrid's prefixes are paged out when one of its members is full, and come back in all") {
+TEST_CASE("a hybrid's prefixes are offloaded when one of its members is full, and come back in all") {
     toy::Memory memory = hybrid(10, 20);
-    PrefixTree tree{memory, {.paged_bytes = 10'000}};
+    PrefixTree tree{memory, {.offloaded_bytes = 10'000}};
     serve_all(tree, {topic(0), topic(1), topic(2), topic(3)});
-    CHECK(tree.statistics().paged_out == 2);
-    CHECK(tree.statistics().paged_bytes == tree.statistics().in_place_bytes);
+    CHECK(tree.statistics().offloaded == 2);
+    CHECK(tree.statistics().offloaded_bytes == tree.statistics().in_place_bytes);
     check_attached(tree, 1, topic(0), 10);
-    CHECK(tree.statistics().page_ins == 1);
+    CHECK(tree.statistics().reloads == 1);
 }
 
-TEST_CASE("tokens for each byte: of what is paged out, too, what saves little is evicted first") {
+TEST_CASE("tokens for each byte: of what is offloaded, too, what saves little is evicted first") {
     toy::Recurrent memory = recurrent(1);
     const std::int64_t state = toy::Recurrent::bytes_per_sequence(memory.shape());
-    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte, .paged_bytes = 2 * state}};
+    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte, .offloaded_bytes = 2 * state}};
     serve_all(tree, {numbers(0, 40), numbers(100, 3), numbers(200, 20)});
     serve_all(tree, {numbers(300, 10)});
     CHECK(tree.match(numbers(0, 40)).length == 40);
@@ -408,10 +408,10 @@ TEST_CASE("tokens for each byte: of what is paged out, too, what saves little is
     CHECK(tree.match(numbers(200, 20)).length == 20);
 }
 
-TEST_CASE("tokens for each byte: a prefix that saves less than what is paged out does not push that out") {
+TEST_CASE("tokens for each byte: a prefix that saves less than what is offloaded does not push that out") {
     toy::Recurrent memory = recurrent(1);
     const std::int64_t state = toy::Recurrent::bytes_per_sequence(memory.shape());
-    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte, .paged_bytes = 2 * state}};
+    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte, .offloaded_bytes = 2 * state}};
     serve_all(tree, {numbers(0, 40), numbers(200, 20), numbers(100, 3), numbers(300, 10)});
     CHECK(tree.match(numbers(0, 40)).length == 40);
     CHECK(tree.match(numbers(200, 20)).length == 20);
@@ -419,9 +419,9 @@ TEST_CASE("tokens for each byte: a prefix that saves less than what is paged out
     CHECK(tree.statistics().evictions == 1);
 }
 
-TEST_CASE("without memory to page out, prefixes are evicted, and without memory to page in, they are shorter") {
+TEST_CASE("without memory to offload, prefixes are evicted, and without memory to reload, they are shorter") {
     toy::Full memory = full(30);
-    PrefixTree tree{memory, {.paged_bytes = 10'000}};
+    PrefixTree tree{memory, {.offloaded_bytes = 10'000}};
     const List lists[] = {topic(0), topic(0) + topic(1), topic(0) + topic(1) + topic(2)};
     const auto fill = [&] {
         tree.clear();
@@ -433,7 +433,7 @@ TEST_CASE("without memory to page out, prefixes are evicted, and without memory 
         fill();
         try {
             const FailingAllocations failing{successes};
-            done = tree.begin(toy::batch_of(batch)).has_value() && tree.statistics().paged_out == 1;
+            done = tree.begin(toy::batch_of(batch)).has_value() && tree.statistics().offloaded == 1;
         } catch (const std::bad_alloc&) {}
         CHECK(audit(tree) == "");
         CHECK(audit(memory) == "");
@@ -441,13 +441,13 @@ TEST_CASE("without memory to page out, prefixes are evicted, and without memory 
     CHECK(tree.match(lists[2]).length == 30);
 
     serve_all(tree, {numbers(5000, 30)});
-    CHECK(tree.statistics().paged_out == 3);
+    CHECK(tree.statistics().offloaded == 3);
     std::int32_t length = 0;
     for (int successes = 0; length < 30; ++successes) {
         REQUIRE(successes < 200);
         {
             const FailingAllocations failing{successes};
-            length = tree.attach({1}, lists[2]).length;
+            length = tree.attach(Sequence{1}, lists[2]).length;
         }
         CHECK(lacks(memory, 1, first(length, lists[2])) == "");
         CHECK(audit(tree) == "");
@@ -458,28 +458,29 @@ TEST_CASE("without memory to page out, prefixes are evicted, and without memory 
 namespace {
 
 /// A memory of one's own whose snapshots stay in place.
-struct Unpaged : toy::Recurrent {
+struct WithoutOffload : toy::Recurrent {
     using toy::Recurrent::Recurrent;
-    void page_out(StateSnapshot&) = delete;
+    void offload(StateSnapshot&) = delete;
 };
 
 } // namespace
 
-TEST_CASE("bytes for paging that cannot be used are a mistake") {
+TEST_CASE("bytes for offloading that cannot be used are a mistake") {
     toy::Full memory = full(20);
     CHECK(violation_of([&] {
-              PrefixTree{memory, {.paged_bytes = -1}};
+              PrefixTree{memory, {.offloaded_bytes = -1}};
           })
-          == "limits: -1 bytes for what is paged out, expected 0 or more");
-    Unpaged unpaged{StateShape{1, {{1}}}, StateLimits{.sequences = 4, .batch = 8, .snapshots = 1}};
+          == "limits: -1 bytes for what is offloaded, expected 0 or more");
+    WithoutOffload without_offload{StateShape{1, {{1}}}, StateLimits{.sequences = 4, .batch = 8, .snapshots = 1}};
     CHECK(violation_of([&] {
-              PrefixTree{unpaged, {.paged_bytes = 1}};
+              PrefixTree{without_offload, {.offloaded_bytes = 1}};
           })
-          == "limits: 1 bytes for what is paged out, expected 0, because the snapshots of this memory cannot be paged "
+          == "limits: 1 bytes for what is offloaded, expected 0, because the snapshots of this memory cannot be "
+             "offloaded "
              "out");
-    PrefixTree tree{unpaged};
+    PrefixTree tree{without_offload};
     serve_all(tree, {topic(0), topic(1)});
     CHECK(tree.statistics().evictions == 1);
 }
 
-} // namespace test_paging
+} // namespace test_offloading

@@ -3,8 +3,8 @@
 
 namespace cellar {
 
-/// Where the data of a snapshot lies after `page_out`.
-enum class PageTo {
+/// Where the data of a snapshot lies after `offload`.
+enum class OffloadTo {
     host,        ///< memory of the process
     pinned_host, ///< memory of the process that a device reads and writes itself; `host` if the backend has none
     backend      ///< what the memory's backend allocates: on a device, memory of the device

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-/// Snapshots that are paged out to the host and back: keys and values of the layers of Llama 3 8B, in half. `page_out`
-/// allocates memory and copies rows to it, `restore` and `page_in` copy rows to cells. The state says whether the
+/// Snapshots that are offloaded to the host and back: keys and values of the layers of Llama 3 8B, in half. `offload`
+/// allocates memory and copies rows to it, `restore` and `reload` copy rows to cells. The state says whether the
 /// sequence's cells are neighbours (`contiguous`), or every second one is another sequence's (`alternating`). The
-/// number of cells is that of the tokens. The counter `memcpy` is a copy of as many bytes: for `page_out` to memory
+/// number of cells is that of the tokens. The counter `memcpy` is a copy of as many bytes: for `offload` to memory
 /// that is allocated for each copy, as its own is, else to memory that was written before; `warm` is the latter. With
 /// 32k tokens, this needs 14 GiB.
 namespace cellar::bench {
@@ -27,7 +27,7 @@ constexpr int layers = 32;
 class Scene {
 public:
     Scene(std::int32_t tokens, bool alternating)
-        : memory{CacheShape{layers, 8, 128},
+        : memory{CacheShape{.layers = layers, .kv_heads = 8, .head_dim = 128},
                  {.sequences = 2,
                   .cells = tokens * (alternating ? 2 : 1),
                   .batch = max_batch,
@@ -36,21 +36,21 @@ public:
         const std::vector<half> rows(std::size_t{max_batch} * 8 * 128, half{1.5F});
         const std::int32_t step = alternating ? max_batch / 2 : max_batch;
         for (std::int32_t p = 0; p < tokens; p += step) {
-            Tokens batch;
+            BatchBuilder batch;
             for (std::int32_t i = 0; i < step; ++i) {
-                batch.add({0}, {p + i});
-                if (alternating) batch.add({1}, {p + i});
+                batch.add(cellar::Sequence{0}, Position{p + i});
+                if (alternating) batch.add(cellar::Sequence{1}, Position{p + i});
             }
             auto pass = memory.begin(batch).value();
             for (int layer = 0; layer < layers; ++layer) pass.put(layer, rows, rows);
             pass.commit();
         }
         std::int32_t runs = 0;
-        memory.visit_cells({0}, [&](Position, Cell, std::int32_t) { ++runs; });
-        expect(runs == (alternating ? tokens : 1), "paging: the cells do not lie as intended");
+        memory.visit_cells(cellar::Sequence{0}, [&](Position, Cell, std::int32_t) { ++runs; });
+        expect(runs == (alternating ? tokens : 1), "offloading: the cells do not lie as intended");
     }
 
-    CellSnapshot snapshot() { return memory.snapshot({0}).value(); }
+    CellSnapshot snapshot() { return memory.snapshot(cellar::Sequence{0}).value(); }
 
     Memory memory;
     std::int64_t bytes; ///< of sequence 0
@@ -102,15 +102,15 @@ private:
     Stopwatch warm_;
 };
 
-void measure_page_out(benchmark::State& state, std::int32_t tokens, bool alternating) {
+void measure_offload(benchmark::State& state, std::int32_t tokens, bool alternating) {
     Scene scene{tokens, alternating};
     Copies copies{scene.bytes};
     measure(state, [&](Stopwatch& watch) {
         CellSnapshot snapshot = scene.snapshot();
         watch.start();
-        scene.memory.page_out(snapshot);
+        scene.memory.offload(snapshot);
         watch.stop();
-        expect(snapshot.bytes() == scene.bytes, "page_out: not all bytes are paged out");
+        expect(snapshot.bytes() == scene.bytes, "offload: not all bytes are offloaded");
         copies.run();
     });
     state.counters["memcpy"] = copies.fresh();
@@ -121,29 +121,30 @@ void measure_restore(benchmark::State& state, std::int32_t tokens, bool alternat
     Scene scene{tokens, alternating};
     Copies copies{scene.bytes};
     CellSnapshot snapshot = scene.snapshot();
-    scene.memory.page_out(snapshot);
+    scene.memory.offload(snapshot);
     measure(state, [&](Stopwatch& watch) {
-        expect(scene.memory.remove({0}, {0}, to_end).has_value(), "restore: remove was refused");
+        expect(scene.memory.remove(cellar::Sequence{0}, Position{0}, to_end).has_value(),
+               "restore: remove was refused");
         watch.start();
-        const bool done = scene.memory.restore({0}, snapshot).has_value();
+        const bool done = scene.memory.restore(cellar::Sequence{0}, snapshot).has_value();
         watch.stop();
-        expect(done && scene.memory.next({0}) == Position{tokens}, "restore: it was refused");
+        expect(done && scene.memory.next(cellar::Sequence{0}) == Position{tokens}, "restore: it was refused");
         copies.run();
     });
     state.counters["memcpy"] = copies.warm();
 }
 
-void measure_page_in(benchmark::State& state, std::int32_t tokens, bool alternating) {
+void measure_reload(benchmark::State& state, std::int32_t tokens, bool alternating) {
     Scene scene{tokens, alternating};
     Copies copies{scene.bytes};
     CellSnapshot snapshot = scene.snapshot();
-    expect(scene.memory.remove({0}, {0}, to_end).has_value(), "page_in: remove was refused");
+    expect(scene.memory.remove(cellar::Sequence{0}, Position{0}, to_end).has_value(), "reload: remove was refused");
     measure(state, [&](Stopwatch& watch) {
-        scene.memory.page_out(snapshot);
+        scene.memory.offload(snapshot);
         watch.start();
-        const bool done = scene.memory.page_in(snapshot).has_value();
+        const bool done = scene.memory.reload(snapshot).has_value();
         watch.stop();
-        expect(done && !snapshot.is_paged_out(), "page_in: it was refused");
+        expect(done && !snapshot.is_offloaded(), "reload: it was refused");
         copies.run();
     });
     state.counters["memcpy"] = copies.warm();
@@ -151,7 +152,7 @@ void measure_page_in(benchmark::State& state, std::int32_t tokens, bool alternat
 
 } // namespace
 
-void add_paging() {
+void add_offloading() {
     const auto add_job = [](const std::string& job, auto measured) {
         for (const std::int32_t tokens : {8 * 1024, 32 * 1024})
             for (const bool alternating : {false, true})
@@ -160,9 +161,9 @@ void add_paging() {
                         + "k/cellar",
                     [=](benchmark::State& state) { measured(state, tokens, alternating); }, 3);
     };
-    add_job("page_out", measure_page_out);
+    add_job("offload", measure_offload);
     add_job("restore", measure_restore);
-    add_job("page_in", measure_page_in);
+    add_job("reload", measure_reload);
 }
 
 } // namespace cellar::bench
