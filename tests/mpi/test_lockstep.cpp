@@ -273,7 +273,7 @@ TEST_CASE("another call on one rank is a violation that names it, with nothing c
                   differs ? (void)memory.copy_prefix(alice, bob, Position{3})
                           : (void)memory.remove(alice, Position{20}, Position{-1});
               }),
-              name + " called copy_prefix(0, 1, Position{3})"));
+              name + " called copy_prefix(0, 1, 3)"));
     CHECK(contents(memory.memory()) == before);
 
     // What was done to the memory behind its back.

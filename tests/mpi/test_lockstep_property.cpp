@@ -142,7 +142,7 @@ private:
             const int to = draw_.below(sequences);
             const int length = draw_.below(next(s) + 2);
             naive::Model after = model_;
-            after.copy_prefix(s, to, Position{length});
+            after.copy_prefix(s, to, length);
             const auto copy = [&] {
                 return memory_.copy_prefix(Sequence{s}, Sequence{to}, Position{length}).has_value();
             };
