@@ -18,6 +18,7 @@ ROOMS = {
     "simd": [],
     "crc": ["base"],
     "element": ["base", "simd"],
+    "format": ["simd", "element"],
     "layout": ["base", "element"],
     "window": ["base"],
     "shift": ["base"],

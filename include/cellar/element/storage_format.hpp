@@ -96,12 +96,13 @@ concept is_format =
 /// `float`, `half` and `bfloat16` are formats: one value a unit. Any other format is a class with static members:
 /// - `unit`, `values_per_unit`: what is moved, and how many neighbouring values of a head it holds.
 /// - `scale`, `values_per_scale`: only of a format with two planes. `whole_head`: one for each head.
+/// - `values_per_rotation`: only of a format that rotates before it encodes: how many neighbouring values together.
 /// - `name`: the format's name in files and messages, a `std::string_view`.
 /// - `encode(values, units)`, or `encode(values, units, scales)`: stores the values of one head.
 /// - `decode(units, values)`, or `decode(units, scales, values)`: the values of one head.
 ///
 /// Law: encoding what was decoded changes no value by more than encoding did. `encode` and `decode` do not throw. A
-/// head has at most 1024 values, a multiple of `values_per_unit` and of `values_per_scale`.
+/// head has at most 1024 values, a multiple of `values_per_unit`, of `values_per_scale` and of `values_per_rotation`.
 template <class F>
 concept StorageFormat = detail::is_format<detail::format_of<F>>;
 
@@ -131,6 +132,12 @@ struct ScaleOf<F> {
 };
 template <StorageFormat F>
 using scale_of = typename ScaleOf<F>::type;
+
+template <class F>
+inline constexpr int values_per_rotation = 1;
+template <class F>
+    requires requires { F::values_per_rotation; }
+inline constexpr int values_per_rotation<F> = F::values_per_rotation;
 
 /// The scales of a head of `dim` values.
 template <StorageFormat F>

@@ -137,7 +137,7 @@ bool fits_format(int dim) {
     } else {
         constexpr int scale = cellar::detail::ScaleOf<Format>::values;
         return dim % cellar::detail::values_per_unit<Format> == 0 && (scale == whole_head || dim % scale == 0)
-               && dim <= cellar::detail::max_encoded_dim;
+               && dim % cellar::detail::values_per_rotation<Format> == 0 && dim <= cellar::detail::max_encoded_dim;
     }
 }
 

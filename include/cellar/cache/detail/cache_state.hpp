@@ -464,6 +464,7 @@ private:
             };
             expect_multiple(values_per_unit<Format>, "unit");
             if constexpr (ScaleOf<Format>::values != whole_head) expect_multiple(ScaleOf<Format>::values, "scale");
+            expect_multiple(values_per_rotation<Format>, "rotation");
             CELLAR_EXPECTS(dim <= max_encoded_dim, "shape: layer ", layer, " has a ", name, " of ", dim,
                            ", expected at most ", max_encoded_dim, " in the format ", Format::name);
         }

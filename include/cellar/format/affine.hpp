@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/element/half.hpp>
+#include <cellar/format/detail/codes.hpp>
+#include <cellar/format/detail/name.hpp>
+#include <cellar/format/detail/numbers.hpp>
+#include <cellar/format/detail/run.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <iterator>
+#include <span>
+#include <string_view>
+
+namespace cellar {
+
+namespace detail {
+
+/// 32 numbers of a few bits, one behind the other from the lowest bit of the first byte on.
+template <int Bits>
+struct PackedNumbers {
+    alignas(4) std::uint8_t bytes[std::size_t{4 * Bits}];
+};
+struct ScaleAndBias {
+    half scale;
+    half bias;
+};
+
+template <int Bits, int Group>
+struct AffineGroup {
+    using Unit = PackedNumbers<Bits>;
+    static constexpr auto last = static_cast<float>((1 << Bits) - 1);
+
+    /// MLX's way: the extreme of larger magnitude, `edge`, is exact, and zero is a multiple of the scale away from it.
+    [[gnu::always_inline]] static ScaleAndBias encode(const float* values, Unit* units) {
+        const auto [min, max] = extremes_of<Group>(values);
+        const float step = (max - min) / last;
+        const bool from_min = magnitude_of(min) > magnitude_of(max);
+        const float magnitude = step < 1e-7F ? 1e-7F : step;
+        const float edge = from_min ? min : max;
+        const float steps = whole(edge / (from_min ? magnitude : -magnitude));
+        const float scale = steps != 0 ? edge / steps : from_min ? magnitude : -magnitude;
+        const float bias = steps != 0 ? edge : 0;
+        std::uint8_t numbers[Group];
+        for (int i = 0; i < Group; ++i)
+            numbers[i] = static_cast<std::uint8_t>(nearest_even(limited_above_zero((values[i] - bias) / scale, last)));
+        for (int i = 0; i < Group / 8; ++i) {
+            const std::uint64_t packed = little_endian(joined<Bits>(load_eight(numbers + 8 * i)));
+            std::memcpy(units[i / 4].bytes + i % 4 * Bits, &packed, Bits);
+        }
+        return {static_cast<half>(scale), static_cast<half>(bias)};
+    }
+    /// The numbers, or with `Signed` those of 8 bits less 128.
+    template <bool Signed, class Byte>
+    [[gnu::always_inline]] static void unpack(const Unit* units, Byte* numbers) {
+        for (int i = 0; i < Group / 8; ++i) {
+            const int begin = i % 4 * Bits;
+            const int at = begin < 4 * Bits - 8 ? begin : 4 * Bits - 8; // of eight bytes within the unit
+            const std::uint64_t eight = separated<Bits>(load_eight(units[i / 4].bytes + at) >> 8 * (begin - at));
+            const std::uint64_t zero = Signed && Bits == 8 ? low_bits(1, 8) << 7 : 0;
+            store_eight(eight ^ zero, reinterpret_cast<std::uint8_t*>(numbers + 8 * i));
+        }
+    }
+
+private:
+    /// The nearest whole number to x <= 0; of two, the even one.
+    [[gnu::always_inline]] static float whole(float x) {
+        constexpr float large = 0x1p23F;
+        return x > -large ? (x - large) + large : x;
+    }
+};
+
+} // namespace detail
+
+/// `Bits` bits a value: numbers times a scale, plus a bias, both in half precision for each `Group` values of a head.
+/// With the scales, 4 bits in groups of 64 are 4.5 bits a value. Units have the bytes of MLX's packed arrays, and the
+/// second plane has MLX's scales and biases side by side; encoded as by `mlx.core.quantize` on a CPU.
+///
+/// With r, the distance between the largest and the smallest value of a group, and n = 2^Bits - 1, errors are at most
+/// r / n. To that comes what the rounding of scale and bias to half adds: up to 2^-10 of the largest magnitude. Biases
+/// overflow from 65520 on. A group with an infinity or a NaN decodes to NaNs. What was decoded may be encoded with
+/// another scale, of the same bound.
+template <int Bits, int Group = 64>
+    requires((Bits == 2 || Bits == 3 || Bits == 4 || Bits == 6 || Bits == 8)
+             && (Group == 32 || Group == 64 || Group == 128))
+struct Affine {
+    using unit = detail::PackedNumbers<Bits>;
+    using scale = detail::ScaleAndBias;
+    using code = std::int8_t;
+    static constexpr int values_per_unit = 32;
+    static constexpr int values_per_scale = Group;
+    static constexpr int values_per_factor = Group;
+    static constexpr bool has_offsets = true;
+
+private:
+    static constexpr detail::FormatName text = detail::FormatName{}.add("affine").add(Bits).add("_").add(Group);
+    static constexpr int units_per_group = Group / 32;
+    using Numbers = detail::AffineGroup<Bits, Group>;
+
+public:
+    static constexpr std::string_view name = text.view();
+
+    static void encode(std::span<const float> values, std::span<unit> units, std::span<scale> scales) {
+        detail::run<Encode>(values.data(), units.data(), scales.data(), std::ssize(scales));
+    }
+    static void decode(std::span<const unit> units, std::span<const scale> scales, std::span<float> values) {
+        detail::run<Decode>(units.data(), scales.data(), values.data(), std::ssize(scales));
+    }
+
+    /// For attention: value i is codes[i] * factors[i / Group] + offsets[i / Group]. Codes of 8 bits are the numbers
+    /// less 128.
+    [[gnu::always_inline]] static void unpack(std::span<const unit> units, std::span<const scale> scales,
+                                              std::span<code> codes, std::span<float> factors,
+                                              std::span<float> offsets) {
+        constexpr int zero = Bits == 8 ? 128 : 0;
+        for (std::size_t group = 0; group < scales.size(); ++group) {
+            Numbers::template unpack<true>(units.data() + group * units_per_group, codes.data() + group * Group);
+            const scale& own = scales.data()[group];
+            factors.data()[group] = static_cast<float>(own.scale);
+            offsets.data()[group] = static_cast<float>(own.scale) * zero + static_cast<float>(own.bias);
+        }
+    }
+
+private:
+    struct Encode {
+        [[gnu::always_inline]] static void run(const float* values, unit* units, scale* scales, std::ptrdiff_t n) {
+            for (std::ptrdiff_t i = 0; i < n; ++i)
+                scales[i] = Numbers::encode(values + i * Group, units + i * units_per_group);
+        }
+    };
+    struct Decode {
+        [[gnu::always_inline]] static void run(const unit* units, const scale* scales, float* values,
+                                               std::ptrdiff_t n) {
+            for (std::ptrdiff_t i = 0; i < n; ++i) {
+                std::uint8_t numbers[Group];
+                Numbers::template unpack<false>(units + i * units_per_group, numbers);
+                const auto by = static_cast<float>(scales[i].scale);
+                const auto bias = static_cast<float>(scales[i].bias);
+                for (int k = 0; k < Group; ++k) values[i * Group + k] = static_cast<float>(numbers[k]) * by + bias;
+            }
+        }
+    };
+};
+
+static_assert(sizeof(Affine<3>::unit) == 12 && alignof(Affine<8>::unit) == 4);
+
+} // namespace cellar

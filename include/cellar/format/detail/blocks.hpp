@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/format/detail/numbers.hpp>
+#include <cellar/format/detail/run.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace cellar::detail {
+
+template <class Format>
+struct EncodeBlocks {
+    template <class Unit>
+    [[gnu::always_inline]] static void run(const float* values, Unit* units, std::size_t n) {
+        for (std::size_t i = 0; i < n; ++i) Format::encode_unit(values + i * Format::values_per_unit, units[i]);
+    }
+};
+template <class Format>
+struct DecodeBlocks {
+    template <class Unit>
+    [[gnu::always_inline]] static void run(const Unit* units, float* values, std::size_t n) {
+        for (std::size_t i = 0; i < n; ++i) Format::decode_unit(units[i], values + i * Format::values_per_unit);
+    }
+};
+
+/// What formats of blocks share: a block of `Values` values is an integer for each, and a factor for each
+/// `ValuesPerFactor` of them, perhaps with an offset. `Format` has, always inlined and with loops of constant length,
+///
+/// - `void encode_unit(const float* values, unit&)`
+/// - `void unpack_unit(const unit&, code* codes, factor* factors)`, with `factor* offsets` if `Offsets`.
+template <class Format, class Unit, int Values, class Factor, int ValuesPerFactor = Values, bool Offsets = false>
+struct InBlocks {
+    using unit = Unit;
+    using code = std::int8_t;
+    using factor = Factor;
+    static constexpr int values_per_unit = Values;
+    static constexpr int values_per_factor = ValuesPerFactor;
+    static constexpr bool has_offsets = Offsets;
+
+    static void encode(std::span<const float> values, std::span<unit> units) {
+        run<EncodeBlocks<Format>>(values.data(), units.data(), units.size());
+    }
+    static void decode(std::span<const unit> units, std::span<float> values) {
+        run<DecodeBlocks<Format>>(units.data(), values.data(), units.size());
+    }
+
+    /// For attention: value i is codes[i] * factors[i / values_per_factor] + offsets[i / values_per_factor].
+    [[gnu::always_inline]] static void unpack(std::span<const unit> units, std::span<code> codes,
+                                              std::span<factor> factors) requires(!Offsets) {
+        for (std::size_t i = 0; i < units.size(); ++i)
+            Format::unpack_unit(units.data()[i], codes.data() + i * Values, factors.data() + i * per_unit);
+    }
+    [[gnu::always_inline]] static void unpack(std::span<const unit> units, std::span<code> codes,
+                                              std::span<factor> factors, std::span<factor> offsets) requires(Offsets) {
+        for (std::size_t i = 0; i < units.size(); ++i)
+            Format::unpack_unit(units.data()[i], codes.data() + i * Values, factors.data() + i * per_unit,
+                                offsets.data() + i * per_unit);
+    }
+
+    static constexpr int per_unit = Values / ValuesPerFactor;
+
+    [[gnu::always_inline]] static void decode_unit(const unit& from, float* values) {
+        code codes[Values];
+        factor factors[per_unit];
+        if constexpr (Offsets) {
+            factor offsets[per_unit];
+            Format::unpack_unit(from, codes, factors, offsets);
+            for (int f = 0; f < per_unit; ++f)
+                multiples<ValuesPerFactor>(codes + f * ValuesPerFactor, static_cast<float>(factors[f]),
+                                           static_cast<float>(offsets[f]), values + f * ValuesPerFactor);
+        } else {
+            Format::unpack_unit(from, codes, factors);
+            for (int f = 0; f < per_unit; ++f)
+                multiples<ValuesPerFactor>(codes + f * ValuesPerFactor, static_cast<float>(factors[f]),
+                                           values + f * ValuesPerFactor);
+        }
+    }
+};
+
+} // namespace cellar::detail

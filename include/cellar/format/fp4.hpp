@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/format/detail/blocks.hpp>
+#include <cellar/format/detail/codes.hpp>
+#include <cellar/format/detail/minifloat.hpp>
+#include <cellar/format/detail/numbers.hpp>
+
+#include <cstdint>
+#include <string_view>
+
+/// Blocks of numbers of 4 bits, E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6, and their negatives. Units have the bytes of ggml's
+/// blocks. The errors that follow are those of values which the scale can reach.
+namespace cellar {
+
+namespace detail {
+
+/// The nearest E2M1 to value / scale; of two, the one nearer to zero. Without the negative zero.
+[[gnu::always_inline]] inline std::uint8_t nearest_e2m1(float value, float scale) {
+    const std::int32_t magnitude = magnitude_of(value);
+    const auto beyond = [&](float middle) CELLAR_ALWAYS_INLINE { // -1 or 0
+        return (__builtin_bit_cast(std::int32_t, middle * scale) - magnitude) >> 31;
+    };
+    const std::int32_t is_not_zero = beyond(0.25F);
+    const std::int32_t code =
+        is_not_zero + beyond(0.75F) + beyond(1.25F) + beyond(1.75F) + beyond(2.5F) + beyond(3.5F) + beyond(5);
+    const std::int32_t sign = __builtin_bit_cast(std::int32_t, value) >> 28 & 8;
+    return static_cast<std::uint8_t>((sign & is_not_zero) - code);
+}
+/// Twice the number.
+[[gnu::always_inline]] inline std::int8_t twice_e2m1(int code) {
+    const int n = code & 7;
+    const int twice = n + if_less(4, n, 1, 0) + if_less(5, n, 1, 0) + if_less(6, n, 3, 0);
+    const int sign = -(code >> 3); // -1 or 0
+    return static_cast<std::int8_t>((twice ^ sign) - sign);
+}
+
+template <int N>
+[[gnu::always_inline]] inline void encode_e2m1(const float* values, float scale, std::uint8_t* to) {
+    std::uint8_t codes[N];
+    for (int i = 0; i < N; ++i) codes[i] = nearest_e2m1(values[i], scale);
+    pack_halves<N>(codes, to);
+}
+template <int N>
+[[gnu::always_inline]] inline void unpack_e2m1(const std::uint8_t* __restrict from, std::int8_t* __restrict twice) {
+    for (int i = 0; i < N / 2; ++i) twice[i] = twice_e2m1(from[i] & 0xf);
+    for (int i = 0; i < N / 2; ++i) twice[i + N / 2] = twice_e2m1(from[i] >> 4);
+}
+
+struct Mxfp4Block {
+    std::uint8_t scale;
+    std::uint8_t numbers[16]; // byte i: numbers i and 16 + i
+};
+struct Nvfp4Block {
+    std::uint8_t scales[4];
+    std::uint8_t numbers[4][8]; // byte i of a group: numbers i and 8 + i
+};
+
+} // namespace detail
+
+/// 4.25 bits a value: E2M1 in blocks of 32, whose scale is a power of two (E8M0), as the OCP Microscaling Formats
+/// Specification 1.0 has it. With a, the largest magnitude in the block, errors are at most a / 4: as much where a is
+/// just below 8 times the scale, and a / 8 where it is 4 times. ggml's bits, unless a is the last float or two below a
+/// power of two, which ggml takes for that power.
+///
+/// Magnitudes below 2^-127 are zeros. A block with an infinity or a NaN decodes to NaNs. What was decoded is encoded to
+/// the same bits again.
+struct mxfp4 : detail::InBlocks<mxfp4, detail::Mxfp4Block, 32, float> {
+    static constexpr std::string_view name = "mxfp4";
+
+    [[gnu::always_inline]] static void encode_unit(const float* values, unit& block) {
+        const std::int32_t exponent = detail::magnitude_of(detail::largest_magnitude<32>(values)) >> 23;
+        block.scale = static_cast<std::uint8_t>(exponent == 255 ? 255 : exponent < 2 ? 0 : exponent - 2);
+        detail::encode_e2m1<32>(values, 2 * half_of(block.scale), block.numbers);
+    }
+    [[gnu::always_inline]] static void unpack_unit(const unit& block, code* codes, float* factors) {
+        detail::unpack_e2m1<32>(block.numbers, codes);
+        *factors = half_of(block.scale);
+    }
+
+private:
+    /// Half of the scale 2^(exponent - 127).
+    [[gnu::always_inline]] static float half_of(std::uint8_t exponent) {
+        const std::int32_t bits = exponent < 2 ? 1 << (21 + exponent) : (exponent - 1) << 23;
+        return exponent == 255 ? detail::quiet_nan : __builtin_bit_cast(float, bits);
+    }
+};
+
+namespace detail {
+
+template <class Format, bool FourOverSix>
+struct Nvfp4 : InBlocks<Format, Nvfp4Block, 64, float, 16> {
+    static constexpr std::string_view name = "nvfp4";
+
+    [[gnu::always_inline]] static void encode_unit(const float* values, Nvfp4Block& block) {
+        for (int group = 0; group < 4; ++group) {
+            const float* const own = values + 16 * group;
+            const float largest = largest_magnitude<16>(own);
+            std::uint8_t scale = nearest_scale(largest / 6);
+            if constexpr (FourOverSix) {
+                const std::uint8_t larger = nearest_scale(largest / 4);
+                if (error_of(own, value_of(larger)) < error_of(own, value_of(scale))) scale = larger;
+            }
+            block.scales[group] = scale;
+            encode_e2m1<16>(own, scale == 0 ? __builtin_inff() : value_of(scale), block.numbers[group]); // 0: all are 0
+        }
+    }
+    [[gnu::always_inline]] static void unpack_unit(const Nvfp4Block& block, std::int8_t* codes, float* factors) {
+        for (int group = 0; group < 4; ++group) {
+            unpack_e2m1<16>(block.numbers[group], codes + 16 * group);
+            factors[group] = value_of(block.scales[group]) / 2;
+        }
+    }
+
+private:
+    using Scale = Minifloat<4, 3>;
+    static constexpr int largest_scale = 0x7e;
+    static constexpr int nan = 0x7f;
+
+    [[gnu::always_inline]] static std::uint8_t nearest_scale(float x) {
+        constexpr std::int32_t above = Scale::power_above(largest_scale);
+        const std::int32_t magnitude = magnitude_of(x);
+        const std::int32_t number = Scale::rounded(magnitude < above ? magnitude : above);
+        const std::int32_t finite = number < largest_scale ? number : largest_scale;
+        return static_cast<std::uint8_t>(magnitude < 0x7f800000 ? finite : nan);
+    }
+    [[gnu::always_inline]] static float value_of(std::uint8_t scale) {
+        return scale == nan ? quiet_nan : Scale::value_of(scale & 0x7f);
+    }
+    [[gnu::always_inline]] static float error_of(const float* values, float scale) {
+        std::uint8_t codes[16];
+        float errors[16];
+        for (int i = 0; i < 16; ++i) codes[i] = nearest_e2m1(values[i], scale);
+        for (int i = 0; i < 16; ++i) {
+            const float error = values[i] - static_cast<float>(twice_e2m1(codes[i])) * (scale / 2);
+            errors[i] = limited_above_zero(error * error, largest_float);
+        }
+        for (int i = 0; i < 4; ++i) errors[i] = (errors[i] + errors[4 + i]) + (errors[8 + i] + errors[12 + i]);
+        return (errors[0] + errors[1]) + (errors[2] + errors[3]);
+    }
+};
+
+} // namespace detail
+
+/// 4.5 bits a value: E2M1 in groups of 16, each with a scale, which is an E4M3 without sign. A unit holds four groups.
+/// With a, the largest magnitude in a group, errors are at most 0.18 a where a is between 6 * 2^-6 and 2688. There is
+/// no second scale for a whole tensor: larger values become 2688, and with smaller ones errors are up to 6 * 2^-10
+/// more. The bits are ggml's where the scale is between 2^-6 and 240.
+///
+/// A group with an infinity or a NaN decodes to NaNs. What was decoded is encoded to the same values again, if the
+/// scale is a normal number.
+struct nvfp4 : detail::Nvfp4<nvfp4, false> {};
+
+/// The same, but a group's scale is a / 4 in place of a / 6 where that has the smaller sum of squared errors: 6 is far
+/// from 4, so values at 5 / 6 of the largest one err most. Encoding takes about three times as long; what is stored is
+/// an nvfp4.
+struct nvfp4_four_over_six : detail::Nvfp4<nvfp4_four_over_six, true> {};
+
+static_assert(sizeof(mxfp4::unit) == 17 && sizeof(nvfp4::unit) == 36);
+
+} // namespace cellar

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "heads.hpp"
+#include "reference.hpp"
+#include <cellar/format/affine.hpp>
+#include <cellar/format/blocks.hpp>
+#include <cellar/format/fp4.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <vector>
+
+// Every bit that a format stores, and every value that it reads, beside plain loops.
+
+namespace test_reference {
+
+using namespace cellar;
+using namespace cellar_test;
+using reference::Bytes;
+using Values = std::span<const float>;
+using Stored = std::span<const std::uint8_t>;
+
+namespace {
+
+constexpr int dim = 128;
+
+template <class Unit>
+Bytes bytes_of(const std::vector<Unit>& units) {
+    Bytes bytes(units.size() * sizeof(Unit));
+    std::memcpy(bytes.data(), units.data(), bytes.size());
+    return bytes;
+}
+
+/// The loops as they are compiled for some processors.
+template <class F>
+struct Level {
+    const char* name;
+    void (*encode)(const float*, typename F::unit*, std::size_t);
+    void (*decode)(const typename F::unit*, float*, std::size_t);
+};
+/// Of those that this one can run.
+template <class F>
+std::vector<Level<F>> levels() {
+    using Encode = detail::EncodeBlocks<F>;
+    using Decode = detail::DecodeBlocks<F>;
+    std::vector<Level<F>> all{
+        {"every processor", Encode::template run<typename F::unit>, Decode::template run<typename F::unit>}};
+    if constexpr (detail::simd::computes) {
+        if (detail::simd::is_available())
+            all.push_back({"vectors", detail::run_with_vectors<Encode, const float*, typename F::unit*, std::size_t>,
+                           detail::run_with_vectors<Decode, const typename F::unit*, float*, std::size_t>});
+    }
+    return all;
+}
+
+/// Encodes blocks of heads with `encode`, compares the bytes, and what `decode` makes of them with the values.
+template <class F, class Encode, class Decode>
+void check(const std::vector<Head>& heads, const Encode& encode, const Decode& decode) {
+    for (const Head& head : heads) {
+        CAPTURE(head.kind);
+        Bytes expected;
+        std::vector<float> decoded;
+        for (std::size_t i = 0; i < head.values.size(); i += F::values_per_unit) {
+            const Bytes unit = encode(Values{head.values}.subspan(i, F::values_per_unit));
+            expected.insert(expected.end(), unit.begin(), unit.end());
+            const std::vector<float> values = decode(unit);
+            decoded.insert(decoded.end(), values.begin(), values.end());
+        }
+        const StoredHead<F> stored{head.values};
+        REQUIRE(bytes_of(stored.units) == expected);
+        REQUIRE(same_bits(stored.decoded(), decoded));
+
+        for (const Level<F>& level : levels<F>()) {
+            CAPTURE(level.name);
+            std::vector<typename F::unit> units(stored.units.size());
+            std::vector<float> read(head.values.size());
+            level.encode(head.values.data(), units.data(), units.size());
+            level.decode(units.data(), read.data(), units.size());
+            REQUIRE(bytes_of(units) == expected);
+            REQUIRE(same_bits(read, decoded));
+        }
+    }
+}
+
+/// Without differences that overflow.
+std::vector<Head> without_the_largest(std::vector<Head> heads) {
+    std::erase_if(heads, [](const Head& head) { return head.kind == "the largest"; });
+    return heads;
+}
+
+template <int Bits, int Group>
+void check_affine() {
+    using F = Affine<Bits, Group>;
+    for (const Head& head : without_the_largest(finite_heads(2 * Group, 20))) {
+        CAPTURE(head.kind);
+        Bytes expected;
+        std::vector<float> decoded;
+        const StoredHead<F> stored{head.values};
+        for (std::size_t group = 0; group < 2; ++group) {
+            const reference::AffineGroup own{Values{head.values}.subspan(Group * group, Group), Bits};
+            const Bytes numbers = own.bytes(Bits);
+            expected.insert(expected.end(), numbers.begin(), numbers.end());
+            const auto scale = static_cast<half>(own.scale);
+            const auto bias = static_cast<half>(own.bias);
+            REQUIRE(stored.scales[group].scale.bits == scale.bits);
+            REQUIRE(stored.scales[group].bias.bits == bias.bits);
+            for (const int n : own.numbers)
+                decoded.push_back(static_cast<float>(n) * static_cast<float>(scale) + static_cast<float>(bias));
+        }
+        REQUIRE(bytes_of(stored.units) == expected);
+        REQUIRE(same_bits(stored.decoded(), decoded));
+    }
+}
+
+} // namespace
+
+TEST_CASE("q8_0 stores the nearest multiples of a scale") {
+    check<q8_0>(finite_heads(dim, 50), reference::encode_q8_0, reference::decode_q8_0);
+}
+
+TEST_CASE("q4_0 and q5_0 store multiples of a scale that the value of largest magnitude decides") {
+    const auto encode = [](int bits) { return [=](Values block) { return reference::encode_signed(block, bits); }; };
+    const auto decode = [](int bits) { return [=](Stored b) { return reference::decode_steps(b, bits, false); }; };
+    check<q4_0>(finite_heads(dim, 50), encode(4), decode(4));
+    check<q5_0>(finite_heads(dim, 50), encode(5), decode(5));
+}
+
+TEST_CASE("q4_1 and q5_1 store steps from the smallest value on") {
+    const auto encode = [](int bits) { return [=](Values block) { return reference::encode_minimum(block, bits); }; };
+    const auto decode = [](int bits) { return [=](Stored b) { return reference::decode_steps(b, bits, true); }; };
+    check<q4_1>(without_the_largest(finite_heads(dim, 50)), encode(4), decode(4));
+    check<q5_1>(without_the_largest(finite_heads(dim, 50)), encode(5), decode(5));
+}
+
+TEST_CASE("iq4_nl stores the nearest of 16 levels, and a scale of least squares") {
+    std::vector<Head> heads = usual_heads(dim, 50); // sums of fourth powers neither overflow nor vanish
+    append(heads, edge_heads(dim));
+    check<iq4_nl>(heads, reference::encode_iq4_nl, reference::decode_iq4_nl);
+}
+
+TEST_CASE("mxfp4 stores the nearest of 8 magnitudes times a power of two") {
+    check<mxfp4>(finite_heads(dim, 50), reference::encode_mxfp4, reference::decode_mxfp4);
+}
+
+TEST_CASE("nvfp4 stores the nearest of 8 magnitudes times a scale of 8 bits") {
+    const auto encode = [](bool four) { return [=](Values unit) { return reference::encode_nvfp4(unit, four); }; };
+    std::vector<Head> heads = usual_heads(dim, 20);
+    append(heads, edge_heads(dim));
+    check<nvfp4>(heads, encode(false), reference::decode_nvfp4);
+    check<nvfp4_four_over_six>(heads, encode(true), reference::decode_nvfp4);
+}
+
+TEST_CASE("affine groups have the numbers, scales and biases of MLX") {
+    check_affine<2, 64>();
+    check_affine<3, 64>();
+    check_affine<4, 32>();
+    check_affine<4, 64>();
+    check_affine<6, 128>();
+    check_affine<8, 64>();
+}
+
+} // namespace test_reference
