@@ -127,7 +127,7 @@ void Inspector::check_contents(const naive::Model& model, int s) {
     for (const auto& [position, cell] : subject_.cells_of(s)) {
         Rows rows;
         subject_.read(0, cell, rows);
-        const int value = RowSource::value_of(rows);
+        const int value = rows_.value_of(rows);
         auto [token, end] = missing.equal_range(position);
         while (token != end && token->second->value != value) ++token;
         trace_.expect(token != end, "s", s, " has token ", value, " at position ", position, " in cell ", cell);
@@ -291,7 +291,7 @@ naive::TokenRef Inspector::token_in(const naive::Model& open, int cell, const na
     if (const auto known = read_.find(cell); known != read_.end()) return known->second;
     Rows rows;
     subject_.read(0, cell - subject_.history().first, rows);
-    const int value = RowSource::value_of(rows);
+    const int value = rows_.value_of(rows);
     const auto is_same = [value](const naive::TokenRef& token) { return token->value == value; };
     const bool is_ambiguous = std::count_if(expected.begin(), expected.end(), is_same) > 1;
     for (const naive::TokenRef& token : expected) {

@@ -119,26 +119,25 @@ inline double rounding_of(cellar::bfloat16) {
     return 0x1p-8;
 }
 
-template <cellar::StorageFormat Format>
-    requires(!cellar::Element<Format>)
-double rounding_of(Format) {
-    return Format::rounding;
-}
-
 template <class Layout, class Window, class Shift, class Backend>
-Combination combination(const std::string& name, const std::vector<Layer>& layers = property::layers()) {
+Combination combination(const std::string& name, const std::vector<Layer>& layers, double key_rounding) {
     return {.name = name + ", " + Window::name + ", " + Shift::name,
             .window_kind = Window::kind,
             .window_size = Window::size,
             .can_shift = Shift::type::possible,
             .rotates_keys = cellar::rotates_keys<typename Shift::type>,
             .block_cells = cellar::detail::layout_block_cells<Layout>,
-            .rows = {layers, Shift::key_shift(rounding_of(typename Layout::key_format{}))},
+            .rows = {layers, Shift::key_shift(key_rounding)},
             .make = [layers](const Setting& setting) -> std::unique_ptr<Subject> {
                 using Cache = cellar::Cache<Layout, typename Window::type, typename Shift::type, Backend>;
                 return std::make_unique<CacheSubject<Cache>>(
                     Cache{shape_of(layers), limits_of(setting), Window::make(setting.setup.window), Shift::make()});
             }};
+}
+
+template <class Layout, class Window, class Shift, class Backend>
+Combination combination(const std::string& name) {
+    return combination<Layout, Window, Shift, Backend>(name, layers(), rounding_of(typename Layout::key_format{}));
 }
 
 /// Every window, with its size fixed by the type and given at run time.

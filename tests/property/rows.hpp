@@ -46,8 +46,8 @@ struct KeyShift {
     double rounding = 0;                          ///< of the element type of keys, relative
 };
 
-/// The rows of each token. The first two elements of its value in the first layer hold its number, all others a hash of
-/// the number and the index. All are integers from 1 to 64, so that every element type holds them exactly, even after
+/// The rows of each token. The first elements of its value in the first layer hold its number, all others a hash of the
+/// number and the index. All are integers from 1 to 64, so that every element type holds them exactly, even after
 /// shifts that add.
 class RowSource {
 public:
@@ -65,10 +65,10 @@ public:
             rows.key.push_back(static_cast<float>(hash(value, layer, 100 + i)));
         for (int i = 0; i < shape.heads * shape.value_dim; ++i)
             rows.value.push_back(static_cast<float>(hash(value, layer, i)));
-        if (layer == 0) {
-            rows.value[0] = static_cast<float>(1 + value % 64);
-            rows.value[1] = static_cast<float>(1 + value / 64);
-        }
+        if (layer == 0)
+            for (int i = 0; i < digits(); ++i)
+                rows.value[static_cast<std::size_t>(i)] =
+                    static_cast<float>(1 + value / power(i) % base() * 63 / (base() - 1));
         return rows;
     }
 
@@ -81,9 +81,13 @@ public:
     }
 
     /// The number of the token that has these rows in the first layer, as stored.
-    static int value_of(const Rows& rows) {
-        return static_cast<int>(std::lround(rows.value[0])) - 1
-               + 64 * (static_cast<int>(std::lround(rows.value[1])) - 1);
+    int value_of(const Rows& rows) const {
+        int value = 0;
+        for (int i = 0; i < digits(); ++i) {
+            const double digit = (double{rows.value[static_cast<std::size_t>(i)]} - 1) * (base() - 1) / 63;
+            value += static_cast<int>(std::lround(digit)) * power(i);
+        }
+        return value;
     }
 
     /// A token's key after all shifts, by definition: the key that was put, shifted once.
@@ -118,6 +122,12 @@ public:
 
 private:
     const Layer& at(int layer) const { return layers_[static_cast<std::size_t>(layer)]; }
+    // The number of a token: two digits of base 64, or as many bits as that in wide rows, which formats of few bits tell
+    // apart.
+    int base() const { return at(0).heads * at(0).value_dim < 12 ? 64 : 2; }
+    int digits() const { return base() == 2 ? 12 : 2; }
+    int power(int digit) const { return base() == 2 ? 1 << digit : digit == 0 ? 1 : 64; }
+
     int memory_of(int layer) const { return at(layer).shares_layer < 0 ? layer : at(layer).shares_layer; }
 
     static void store(const std::function<void(std::span<float>)>& change, std::vector<float>& row, int dim) {

@@ -1,44 +1,94 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "../formats.hpp"
+#include "../format/heads.hpp"
 #include "matrix.hpp"
+#include <cellar/format/affine.hpp>
+#include <cellar/format/blocks.hpp>
+#include <cellar/format/fp4.hpp>
+#include <cellar/format/fp8.hpp>
+#include <cellar/format/int8.hpp>
+#include <cellar/format/rotated.hpp>
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+// Formats of several values a unit, and of two planes: every operation keeps the bits of what was put. Only a shift that
+// rotates encodes again, and then errors are bounded.
 
 namespace test_host_formats {
 
 namespace {
 
-/// Heads of whole blocks.
-std::vector<property::Layer> layers() {
-    return {{2, 64, 32}, {1, 32, 32}, {2, 64, 32, 0}, {1, 32, 0}};
+using namespace cellar;
+
+/// The error of encoding, relative to the largest magnitude. Where several shifts let keys grow, with room for that.
+template <class F>
+constexpr double error_of = 0;
+template <>
+constexpr double error_of<q8_0> = 1.6 / 254;
+template <>
+constexpr double error_of<int8_per_head> = 1.6 / 254;
+template <>
+constexpr double error_of<Affine<8, 32>> = 1.0 / 60;
+template <>
+constexpr double error_of<fp8_e4m3> = 1.0 / 10;
+template <>
+constexpr double error_of<q5_1> = 1.0 / 20;
+template <>
+constexpr double error_of<q4_0> = 1.0 / 5;
+template <>
+constexpr double error_of<Rotated<Hadamard<32>, q4_0>> = 1.0; // of all values of a head together
+
+template <cellar::StorageFormat F>
+void store(std::span<float> head) {
+    const std::vector<float> stored = cellar_test::StoredHead<F>{head}.decoded();
+    std::copy(stored.begin(), stored.end(), head.begin());
 }
 
 template <class Layout, class Window, class Shift>
-void check(const std::string& name) {
+void check() {
     using Key = typename Layout::key_format;
     using Value = typename Layout::value_format;
-    auto combination = property::combination<Layout, Window, Shift, cellar::HostBackend>(name, layers());
-    combination.rows.stored_as({cellar_test::encode_and_decode<Key>, cellar_test::encode_and_decode<Value>});
+    const std::vector<property::Layer> layers{{2, 64, 64}, {1, 64, 64}, {2, 64, 64, 0}, {1, 64, 0}};
+    const std::string name =
+        "HostBackend, " + std::string{Key::name} + " beside " + std::string{detail::format_of<Value>::name};
+    auto combination = property::combination<Layout, Window, Shift, HostBackend>(name, layers, error_of<Key>);
+    combination.rows.stored_as({store<Key>, store<Value>});
     CHECK(property::agrees_with_model(combination));
 }
 
+using Neox = property::Rotating<cellar::Neox>;
+using Interleaved = property::Rotating<cellar::Interleaved>;
+
 } // namespace
 
-using cellar_test::BlocksOf32;
-using cellar_test::ScaledHeads;
-
-TEST_CASE("units of several values agree with the naive model") {
-    using Layout = cellar::StandardV<BlocksOf32>;
-    check<Layout, property::Full, property::Rotating<cellar::Neox>>("HostBackend, StandardV<blocks of 32>");
-    check<Layout, property::Chunked<0>, property::Unrotated>("HostBackend, StandardV<blocks of 32>");
+TEST_CASE("q8_0 and q4_0 agree with the naive model") {
+    check<StandardV<q8_0>, property::Full, Neox>();
+    check<StandardV<q4_0, q8_0>, property::Chunked<0>, Interleaved>();
 }
 
 TEST_CASE("rows of two planes agree with the naive model") {
-    using Layout = cellar::Blocked<ScaledHeads, 4, BlocksOf32>;
-    check<Layout, property::Sliding<3>, property::Rotating<cellar::Interleaved>>("HostBackend, Blocked<scaled heads>");
+    check<Blocked<int8_per_head, 4, q4_0>, property::Sliding<3>, Interleaved>();
+    check<StandardV<Affine<8, 32>, Affine<4, 32>>, property::Full, Neox>();
 }
 
 TEST_CASE("keys of two planes beside values along cells agree with the naive model") {
-    using Layout = cellar::PermutedV<ScaledHeads, cellar::half>;
-    check<Layout, property::Full, property::Rotating<cellar::Neox>>("HostBackend, PermutedV<scaled heads, half>");
+    check<PermutedV<int8_per_head, half>, property::Full, Neox>();
+}
+
+TEST_CASE("rotated formats agree with the naive model") {
+    check<StandardV<Rotated<Hadamard<32>, q4_0>, Rotated<Hadamard<64>, int8_per_head>>, property::Full, Neox>();
+}
+
+TEST_CASE("floats of 8 and of 4 bits agree with the naive model") {
+    check<StandardV<fp8_e4m3, nvfp4>, property::Sliding<0>, Neox>();
+    check<StandardV<mxfp4, fp8_e5m2>, property::Chunked<4>, property::Unrotated>();
+}
+
+TEST_CASE("blocks of 5 bits, and of levels, agree with the naive model") {
+    check<StandardV<q5_1, iq4_nl>, property::Full, Neox>();
+    check<StandardV<q5_0, q4_1>, property::Sliding<3>, property::Unrotated>();
 }
 
 } // namespace test_host_formats
