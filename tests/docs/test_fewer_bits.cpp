@@ -114,9 +114,9 @@ template <cellar::StorageFormat F>
 std::string row(const char* name, const char* header, const char* what) {
     using Format = cellar::detail::format_of<F>;
     const int bytes = 128 / Format::values_per_unit * static_cast<int>(sizeof(typename Format::unit))
-                      + (cellar::detail::has_scale_plane<F> ? cellar::detail::scales_in<F>(128)
-                                                                  * static_cast<int>(sizeof(cellar::detail::scale_of<F>))
-                                                            : 0);
+                      + (cellar::detail::has_scale_plane<F>
+                             ? cellar::detail::scales_in<F>(128) * static_cast<int>(sizeof(cellar::detail::scale_of<F>))
+                             : 0);
     char bits[16];
     std::snprintf(bits, sizeof bits, "%.4g", bytes * 8 / 128.0);
     return "| `" + std::string{name} + "` | `" + header + "` | " + bits + " | " + error_of<F>() + " | " + what + " |\n";

@@ -136,7 +136,9 @@ using scale_of = typename ScaleOf<F>::type;
 template <class F>
 inline constexpr int values_per_rotation = 1;
 template <class F>
-    requires requires { F::values_per_rotation; }
+    requires requires {
+        F::values_per_rotation;
+    }
 inline constexpr int values_per_rotation<F> = F::values_per_rotation;
 
 /// The scales of a head of `dim` values.

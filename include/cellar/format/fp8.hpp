@@ -54,7 +54,6 @@ private:
     using Number = Minifloat<ExponentBits, FractionBits>;
     static constexpr int last = Infinity != 0 ? Infinity : Largest; ///< the largest magnitude that is no NaN
     static constexpr int nan = 0x7f;
-    static constexpr int nan_of_half = 0x7e00;
     static constexpr std::int32_t infinity_of_float = 0x7f800000;
     static constexpr std::int32_t nan_of_float = 0x7fc00000;
     static constexpr int too_large = Above == Overflow::saturates ? Largest : Infinity != 0 ? Infinity : nan;
@@ -84,8 +83,9 @@ private:
     [[gnu::always_inline]] static void unpack_some(const unit* __restrict from, code* __restrict to) {
         for (int k = 0; k < N; ++k) {
             const int magnitude = from[k] & 0x7f;
-            const int number = if_less(last, magnitude, nan_of_half, magnitude << (10 - FractionBits));
-            to[k].bits = static_cast<std::uint16_t>((from[k] & 0x80) << 8 | number);
+            // With infinities, the special ones are those of half. Else only 0x7f is: a NaN, once its exponent is full.
+            const int full = Infinity != 0 ? 0 : ((magnitude + 1) & 0x80) << 7;
+            to[k].bits = static_cast<std::uint16_t>((from[k] & 0x80) << 8 | magnitude << (10 - FractionBits) | full);
         }
     }
 
