@@ -133,8 +133,7 @@ private:
             model_,
             engine::MemoryOptions{
                 .limits = {.texts = sequences_, .context = room(), .cells = room() * sequences_, .batch = batch()},
-                .way = way,
-                .rope_divisors = model_.rope_divisors()}));
+                .way = way}));
         engine::Engine& engine = *engines_.back();
         for (int s = 0; s < sequences_; ++s) engine.memory().fill(s, context_);
         runners_.push_back({name, false,
@@ -213,7 +212,8 @@ int run(const Options& o) {
     nlohmann::ordered_json json = nlohmann::ordered_json::array();
     for (const int sequences : o.sequences) {
         for (const int context : o.contexts) {
-            const std::int64_t bytes = engine::bytes_of_token(model.shape(), "half") * context * sequences;
+            const std::int64_t bytes = engine::memory_bytes(
+                model.shape(), {.limits = {.texts = sequences, .context = context, .cells = context * sequences}});
             if (bytes > o.bytes) {
                 std::cout << "left out: context " << context << ", sequences " << sequences << ", which take " << bytes
                           << " bytes\n";

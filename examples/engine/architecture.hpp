@@ -2,61 +2,50 @@
 #pragma once
 
 #include "gguf_file.hpp"
+#include <cellar/models/run_time_description.hpp>
 
-#include <algorithm>
-#include <string>
+#include <cmath>
+#include <cstddef>
 #include <string_view>
 #include <vector>
 
 namespace engine {
 
-/// How the models of an architecture differ from the first Llama. Whether there are biases, the file says.
+/// How the models of an architecture differ from the first Llama, besides their memory. Whether there are biases, the
+/// file says.
 struct Architecture {
     std::string_view name;         ///< `general.architecture` of the file
-    bool neox = true;              ///< rotary pairs i and i + dims / 2, else 2i and 2i + 1
     bool head_norms = false;       ///< queries and keys are normalised, head by head
     bool post_norms = false;       ///< so is what attention and the feed-forward network add
     bool gelu = false;             ///< in place of SiLU
     bool scaled_embedding = false; ///< by the root of the width
     bool scaled_queries = false;   ///< the scale of scores is multiplied into the queries
-    int full_every = 1;            ///< each such layer sees all tokens, the others a window
-    bool convolves = false;        ///< layers without heads of keys have a short convolution in place of attention
+    const char* final_norm = "output_norm.weight";
 };
 
 /// The rows of the table: architectures that the engine computes.
 std::vector<std::string_view> architectures();
 
-/// What a layer remembers: the newest inputs of a convolution, keys and values of a window, or of all tokens.
-enum class LayerKind { convolution, sliding, full };
-
-struct Rope {
-    int dims = 0;
-    float base = 10000;
-    float scale = 1; ///< of positions
-};
+using cellar::models::LayerDescription;
+using cellar::models::LayerKind; // recurrent: a short convolution
 
 /// A model's numbers, from the metadata of its file.
 struct Shape {
     Architecture architecture = {};
-    int layers = 0;
-    std::vector<LayerKind> kinds = {}; ///< of the layers
+    cellar::models::RunTimeDescription memory = {}; ///< what the layers store
     int width = 0;
-    int heads = 0;
-    int kv_heads = 0;
-    int head_dim = 0;
-    int feed_forward = 0;
+    std::vector<int> feed_forward = {}; ///< of the layers
     int vocabulary = 0;
-    int context = 0; ///< tokens that it was trained with
-    int window = 0;  ///< tokens that a sliding layer sees
-    int taps = 0;    ///< tokens that a convolution sees
     float epsilon = 0;
-    float scale = 0; ///< of scores
-    Rope full = {};
-    Rope sliding = {};
 
-    LayerKind kind(int layer) const { return kinds[static_cast<std::size_t>(layer)]; }
-    int count(LayerKind wanted) const { return static_cast<int>(std::count(kinds.begin(), kinds.end(), wanted)); }
-    const Rope& rope(int layer) const { return kind(layer) == LayerKind::full ? full : sliding; }
+    int layers() const { return static_cast<int>(memory.layers.size()); }
+    const LayerDescription& layer(int i) const { return memory.layers[static_cast<std::size_t>(i)]; }
+
+    /// Of a layer's scores, in which libllama's sum is the same to the last bit.
+    float scale(int i) const {
+        const double scale = layer(i).scale;
+        return 1.0F / std::sqrt(static_cast<float>(1 / (scale * scale)));
+    }
 };
 
 /// Throws `FileError` if the file has another architecture, or numbers that contradict each other.

@@ -10,18 +10,19 @@ namespace engine {
 
 /// `cellar::attend` is an operation of the graph. One graph serves all passes of as many tokens.
 template <class Element>
-class AttendMemory final : public llama::TextsInMemory<typename Caches<cellar::Blocked<Element>>::Hybrid, Memory> {
-    using OfCaches = Caches<cellar::Blocked<Element>>;
-    using Base = llama::TextsInMemory<typename OfCaches::Hybrid, Memory>;
-
+class AttendMemory final : public llama::TextsInMemory<HybridOf<cellar::Blocked<Element>>, Memory> {
 public:
+    using Hybrid = HybridOf<cellar::Blocked<Element>>;
+
     AttendMemory(const Shape& shape, const MemoryOptions& options)
-        : Base{OfCaches::make(shape, options, cache_limits(options.limits), true), options.limits},
+        : Base{value_of(cellar::models::make_memory<Hybrid>(shape.memory, memory_limits(shape, options))),
+               options.limits},
           shape_{shape},
-          attention_{shape.layers},
-          convolutions_{shape.layers} {
-        for (int layer = 0; layer < shape.layers; ++layer)
-            attention_.set_options(layer, {.scale = shape.architecture.scaled_queries ? 1.0F : shape.scale});
+          attention_{shape.layers()},
+          convolutions_{shape.layers()} {
+        for (int layer = 0; layer < shape.layers(); ++layer)
+            if (shape.layer(layer).kind != LayerKind::recurrent)
+                attention_.set_options(layer, {.scale = shape.architecture.scaled_queries ? 1.0F : shape.scale(layer)});
     }
 
     std::unique_ptr<GraphAttention> attention(ggml_context*) override { return std::make_unique<InGraph>(*this); }
@@ -58,7 +59,8 @@ private:
         AttendMemory& memory_;
     };
 
-    using Pass = cellar::PassOf<typename OfCaches::Hybrid>;
+    using Base = llama::TextsInMemory<Hybrid, Memory>;
+    using Pass = cellar::PassOf<Hybrid>;
 
     Shape shape_;
     cellar::ggml::Attention<Pass> attention_;

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "attend_memory.hpp"
-#include "memories.hpp"
 
 namespace engine {
 
-std::unique_ptr<Memory> attend_memory_float(const Shape& shape, const MemoryOptions& options) {
-    return std::make_unique<AttendMemory<float>>(shape, options);
-}
+constinit const MemoryType attend_float = memory_type<AttendMemory<float>>(Way::attend, "float");
 
 } // namespace engine

@@ -108,7 +108,7 @@ void compare(const Model& model, const MemoryOptions& options, const CompareOpti
     LibllamaOptions theirs{.threads = model.processor().threads(),
                            .cells = own.limits.context,
                            .batch = what.prompt,
-                           .half = options.element == "half"};
+                           .half = options.format == "half"};
     Libllama with_flash{model.file().path(), theirs};
     theirs.flash = false;
     Libllama without_flash{model.file().path(), theirs};

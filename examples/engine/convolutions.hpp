@@ -13,7 +13,7 @@
 
 namespace engine {
 
-/// The state of a layer with a short convolution: the newest inputs of each channel, [width, taps - 1].
+/// The state of a layer with a short convolution: its newest inputs, the oldest first, [taps - 1, width].
 struct RecentInputs : cellar::StateTensor<2> {};
 
 /// Short convolutions (LFM2) as nodes of graphs, one for each such layer. Their states are in a recurrent member of the
@@ -82,14 +82,19 @@ private:
         const float* const gates = static_cast<const float*>(node.src[0]->data) + std::size_t(token) * 3 * width;
         const float* kernel = static_cast<const float*>(node.src[1]->data);
         float* const out = static_cast<float*>(node.data) + std::size_t(token) * width;
-        for (std::size_t channel = 0; channel < width; ++channel, state += taps - 1, kernel += taps) {
-            const float input = gates[channel] * gates[2 * width + channel];
+        for (std::size_t channel = 0; channel < width; ++channel, kernel += taps) {
             float sum = 0;
-            for (std::size_t tap = 0; tap + 1 < taps; ++tap) sum = std::fma(state[tap], kernel[tap], sum);
-            out[channel] = gates[width + channel] * std::fma(input, kernel[taps - 1], sum);
-            std::memmove(state, state + 1, (taps - 2) * sizeof *state);
-            state[taps - 2] = input;
+            for (std::size_t tap = 0; tap + 1 < taps; ++tap)
+                sum = std::fma(state[tap * width + channel], kernel[tap], sum);
+            out[channel] = gates[width + channel] * std::fma(input(gates, width, channel), kernel[taps - 1], sum);
         }
+        std::memmove(state, state + width, (taps - 2) * width * sizeof *state);
+        for (std::size_t channel = 0; channel < width; ++channel)
+            state[(taps - 2) * width + channel] = input(gates, width, channel);
+    }
+
+    static float input(const float* gates, std::size_t width, std::size_t channel) {
+        return gates[channel] * gates[2 * width + channel];
     }
 
     std::vector<Layer> layers_; // whose addresses nodes have

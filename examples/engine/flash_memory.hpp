@@ -10,21 +10,19 @@
 namespace engine {
 
 /// Keys and values are tensors of ggml, whose own attention reads them with a mask. A graph serves the passes with as
-/// many tokens and as long a history. Placement, padding and windows are as in libllama, and so is every bit.
+/// many tokens and as long a history.
 template <class Element>
-class FlashMemory final : public llama::TextsInMemory<typename Caches<cellar::StandardV<Element>>::Hybrid, Memory> {
-    using OfCaches = Caches<cellar::StandardV<Element>>;
-    using Sliding = typename OfCaches::Sliding;
-    using Full = typename OfCaches::Full;
-    using Base = llama::TextsInMemory<typename OfCaches::Hybrid, Memory>;
-
+class FlashMemory final : public llama::TextsInMemory<HybridOf<cellar::StandardV<Element>>, Memory> {
 public:
+    using Hybrid = HybridOf<cellar::StandardV<Element>>;
+
     FlashMemory(const Shape& shape, const MemoryOptions& options)
-        : Base{OfCaches::make(shape, options, limits_of(options), false), options.limits},
+        : Base{value_of(cellar::models::make_memory<Hybrid>(shape.memory, memory_limits(shape, options))),
+               options.limits},
           shape_{shape},
-          convolutions_{shape.layers} {
-        if (shape.count(LayerKind::sliding) > 0) sliding_.emplace(this->memory().template member<Sliding>());
-        if (shape.count(LayerKind::full) > 0) full_.emplace(this->memory().template member<Full>());
+          convolutions_{shape.layers()} {
+        if (shape.memory.count(LayerKind::sliding) > 0) sliding_.emplace(this->memory().template member<Sliding>());
+        if (shape.memory.count(LayerKind::full) > 0) full_.emplace(this->memory().template member<Full>());
     }
 
     std::unique_ptr<GraphAttention> attention(ggml_context* context) override {
@@ -36,13 +34,10 @@ public:
     }
 
 private:
-    static cellar::CacheLimits limits_of(const MemoryOptions& options) {
-        cellar::CacheLimits limits = cache_limits(options.limits);
-        limits.padding = 256;
-        limits.start_padding = 0;
-        limits.placement = cellar::Placement::scattered;
-        return limits;
-    }
+    using Base = llama::TextsInMemory<Hybrid, Memory>;
+    using Pass = cellar::PassOf<Hybrid>;
+    using Sliding = SlidingOf<cellar::StandardV<Element>>;
+    using Full = FullOf<cellar::StandardV<Element>>;
 
     class InGraph final : public GraphAttention {
     public:
@@ -54,10 +49,11 @@ private:
         ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, int layer, ggml_tensor* q, ggml_tensor* k,
                             ggml_tensor* v) override {
             const Shape& shape = memory_.shape_;
-            const cellar::ggml::FlashOptions options{.scale = shape.architecture.scaled_queries ? 1.0F : shape.scale};
-            const LayerKind kind = shape.kind(layer);
+            const cellar::ggml::FlashOptions options{.scale =
+                                                         shape.architecture.scaled_queries ? 1.0F : shape.scale(layer)};
+            const LayerKind kind = shape.layer(layer).kind;
             int index = 0; // in its member
-            for (int i = 0; i < layer; ++i) index += shape.kind(i) == kind ? 1 : 0;
+            for (int i = 0; i < layer; ++i) index += shape.layer(i).kind == kind ? 1 : 0;
             const bool is_full = kind == LayerKind::full;
             return (is_full ? full_ : sliding_)
                 ->attend(context, graph, is_full ? *memory_.full_ : *memory_.sliding_, index, q, k, v, options);
@@ -90,7 +86,7 @@ private:
     };
 
     Shape shape_;
-    Convolutions<cellar::PassOf<typename OfCaches::Hybrid>> convolutions_;
+    Convolutions<Pass> convolutions_;
     std::optional<cellar::ggml::Tensors> sliding_;
     std::optional<cellar::ggml::Tensors> full_;
 };

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "flash_memory.hpp"
-#include "memories.hpp"
 
 namespace engine {
 
-std::unique_ptr<Memory> flash_memory_float(const Shape& shape, const MemoryOptions& options) {
-    return std::make_unique<FlashMemory<float>>(shape, options);
-}
+constinit const MemoryType flash_float = memory_type<FlashMemory<float>>(Way::flash, "float");
 
 } // namespace engine

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "flash_memory.hpp"
-#include "memories.hpp"
 
 namespace engine {
 
-std::unique_ptr<Memory> flash_memory_half(const Shape& shape, const MemoryOptions& options) {
-    return std::make_unique<FlashMemory<cellar::half>>(shape, options);
-}
+constinit const MemoryType flash_half = memory_type<FlashMemory<cellar::half>>(Way::flash, "half");
 
 } // namespace engine

@@ -16,36 +16,6 @@ std::string reason() {
     return std::generic_category().message(errno);
 }
 
-/// One value of an array, or of a key (`data` points to it).
-std::optional<double> number_at(gguf_type type, const void* data, std::size_t i) {
-    const auto at = [&]<class T>(T) { return static_cast<double>(static_cast<const T*>(data)[i]); };
-    switch (type) {
-    case GGUF_TYPE_UINT8:
-    case GGUF_TYPE_BOOL:
-        return at(std::uint8_t{});
-    case GGUF_TYPE_INT8:
-        return at(std::int8_t{});
-    case GGUF_TYPE_UINT16:
-        return at(std::uint16_t{});
-    case GGUF_TYPE_INT16:
-        return at(std::int16_t{});
-    case GGUF_TYPE_UINT32:
-        return at(std::uint32_t{});
-    case GGUF_TYPE_INT32:
-        return at(std::int32_t{});
-    case GGUF_TYPE_FLOAT32:
-        return at(float{});
-    case GGUF_TYPE_UINT64:
-        return at(std::uint64_t{});
-    case GGUF_TYPE_INT64:
-        return at(std::int64_t{});
-    case GGUF_TYPE_FLOAT64:
-        return at(double{});
-    default:
-        return std::nullopt;
-    }
-}
-
 } // namespace
 
 MappedFile::MappedFile(const std::string& path) {
@@ -85,37 +55,6 @@ GgufFile::GgufFile(const std::string& path) : path_{path}, mapped_{path} {
         if (ggml_backend_tensor_alloc(buffer_.get(), t, mapped_.data() + offset) != GGML_STATUS_SUCCESS)
             fail("the tensor " + name + " has no room in the file");
     }
-}
-
-std::optional<std::string> GgufFile::text(const std::string& key) const {
-    const std::int64_t id = gguf_find_key(metadata_.get(), key.c_str());
-    if (id < 0) return std::nullopt;
-    if (gguf_get_kv_type(metadata_.get(), id) != GGUF_TYPE_STRING) fail(key + " is no text, expected one");
-    return gguf_get_val_str(metadata_.get(), id);
-}
-
-std::optional<double> GgufFile::number(const std::string& key) const {
-    const auto found = numbers(key);
-    if (!found) return std::nullopt;
-    if (found->size() != 1) fail(key + " has " + std::to_string(found->size()) + " numbers, expected one");
-    return found->front();
-}
-
-std::optional<std::vector<double>> GgufFile::numbers(const std::string& key) const {
-    const std::int64_t id = gguf_find_key(metadata_.get(), key.c_str());
-    if (id < 0) return std::nullopt;
-    gguf_type type = gguf_get_kv_type(metadata_.get(), id);
-    const bool is_array = type == GGUF_TYPE_ARRAY;
-    if (is_array) type = gguf_get_arr_type(metadata_.get(), id);
-    if (type == GGUF_TYPE_STRING || type == GGUF_TYPE_ARRAY) fail(key + " has no numbers, expected some");
-    const void* const data = is_array ? gguf_get_arr_data(metadata_.get(), id) : gguf_get_val_data(metadata_.get(), id);
-    std::vector<double> found;
-    for (std::size_t i = 0; i < (is_array ? gguf_get_arr_n(metadata_.get(), id) : 1); ++i) {
-        const auto value = number_at(type, data, i);
-        if (!value) fail(key + " has no numbers, expected some");
-        found.push_back(*value);
-    }
-    return found;
 }
 
 } // namespace engine

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/interop/ggml_model.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <ggml-cpp.h>
@@ -43,11 +45,10 @@ public:
     const std::string& path() const { return path_; }
     const gguf_context* metadata() const { return metadata_.get(); }
 
-    /// The value of a key, or nothing if there is none. Throws if it has another type.
-    std::optional<std::string> text(const std::string& key) const;
-    std::optional<double> number(const std::string& key) const;
-    /// One number counts as a list.
-    std::optional<std::vector<double>> numbers(const std::string& key) const;
+    /// The value of a key, or nothing if there is none.
+    std::optional<cellar::models::ConfigValue> value(const std::string& key) const {
+        return cellar::models::gguf_keys(metadata())(key);
+    }
 
     /// Null if there is none. Its data are those of the file.
     ggml_tensor* tensor(const std::string& name) const { return ggml_get_tensor(tensors_.get(), name.c_str()); }

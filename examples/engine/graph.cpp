@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <stdexcept>
+#include <variant>
 
 namespace engine {
 
@@ -54,25 +55,29 @@ private:
     }
 
     ggml_tensor* mixed(int i, const LayerWeights& w, ggml_tensor* x) const {
-        if (shape_.kind(i) == LayerKind::convolution)
+        if (shape_.layer(i).kind == LayerKind::recurrent)
             return attention_.convolve(context_, i, linear(w.convolution_input, x), w.convolution_kernel);
-        const auto heads = [&](const Linear& projection, int count) {
-            ggml_tensor* const y = linear(projection, x);
-            return ggml_reshape_3d(context_, y, shape_.head_dim, count, x->ne[1]);
+        const LayerDescription& layer = shape_.layer(i);
+        const auto heads = [&](const Linear& projection, int count, int dim) {
+            return ggml_reshape_3d(context_, linear(projection, x), dim, count, x->ne[1]);
         };
-        ggml_tensor* q = rotated(i, normed(heads(w.query, shape_.heads), w.query_norm));
-        ggml_tensor* const k = rotated(i, normed(heads(w.key, shape_.kv_heads), w.key_norm));
-        ggml_tensor* const v = heads(w.value, shape_.kv_heads);
-        if (shape_.architecture.scaled_queries) q = ggml_scale(context_, q, shape_.scale);
+        const cellar::LayerShape& stored = layer.shape;
+        ggml_tensor* q = rotated(layer.rope, normed(heads(w.query, layer.heads, stored.key_dim), w.query_norm));
+        ggml_tensor* const k = rotated(layer.rope, normed(heads(w.key, stored.kv_heads, stored.key_dim), w.key_norm));
+        ggml_tensor* const v = heads(w.value, stored.kv_heads, stored.value_dim);
+        if (shape_.architecture.scaled_queries) q = ggml_scale(context_, q, shape_.scale(i));
         return attention_.attend(context_, graph_, i, q, k, v);
     }
 
-    ggml_tensor* rotated(int i, ggml_tensor* x) const {
-        const Rope& rope = shape_.rope(i);
-        ggml_tensor* const divisors = shape_.kind(i) == LayerKind::full ? weights_.rope_divisors : nullptr;
-        const int type = shape_.architecture.neox ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL;
-        return ggml_rope_ext(context_, x, positions_, divisors, rope.dims, type, shape_.context, rope.base, rope.scale,
-                             0, 1, 32, 1); // without YaRN, the last four do nothing
+    ggml_tensor* rotated(const cellar::models::RunTimeRope& rope, ggml_tensor* x) const {
+        ggml_tensor* const divisors = rope.divisors.empty() ? nullptr : weights_.rope_divisors;
+        const bool is_neox = rope.pairing == cellar::models::Pairing::neox;
+        const auto* const linear = std::get_if<cellar::models::LinearScaling>(&rope.scaling);
+        const auto scale = static_cast<float>(1 / (linear == nullptr ? 1 : linear->factor));
+        return ggml_rope_ext(context_, x, positions_, divisors, rope.dims,
+                             is_neox ? GGML_ROPE_TYPE_NEOX : GGML_ROPE_TYPE_NORMAL, shape_.memory.trained_context,
+                             static_cast<float>(rope.base), scale, 0, 1, 32,
+                             1); // without YaRN, the last four do nothing
     }
 
     ggml_tensor* feed_forward(const LayerWeights& w, ggml_tensor* x) const {
@@ -98,7 +103,7 @@ void set(ggml_tensor* tensor, std::span<const std::int32_t> values) {
 
 Graph::Graph(const Model& model, Memory& memory, int tokens, int outputs) : backend_{model.processor().backend()} {
     constexpr std::size_t nodes_of_layer = 64;
-    const auto layers = static_cast<std::size_t>(model.shape().layers);
+    const auto layers = static_cast<std::size_t>(model.shape().layers());
     const std::size_t nodes = 64 + nodes_of_layer * layers;
     const std::size_t bytes = 2 * nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(nodes, false);
     context_.reset(ggml_init({.mem_size = bytes, .mem_buffer = nullptr, .no_alloc = true}));
@@ -115,8 +120,8 @@ Graph::Graph(const Model& model, Memory& memory, int tokens, int outputs) : back
     graph_ = ggml_new_graph_custom(c, nodes, false);
     const Layers build{model, *attention_, c, graph_, positions_};
     ggml_tensor* x = build.embed(tokens_);
-    for (int i = 0; i < model.shape().layers; ++i)
-        x = build.layer(i, x, i + 1 == model.shape().layers ? outputs_ : nullptr);
+    for (int i = 0; i < model.shape().layers(); ++i)
+        x = build.layer(i, x, i + 1 == model.shape().layers() ? outputs_ : nullptr);
     logits_ = build.classify(x);
     ggml_set_output(logits_);
     ggml_build_forward_expand(graph_, logits_);

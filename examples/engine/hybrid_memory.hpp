@@ -2,80 +2,86 @@
 #pragma once
 
 #include "convolutions.hpp"
-#include "memory.hpp"
+#include "memory_types.hpp"
 #include "pool/texts_in_memory.hpp"
 #include <cellar/cellar.hpp>
+#include <cellar/models/make_memory.hpp>
 
 #include <algorithm>
 #include <cstddef>
-#include <optional>
+#include <cstdint>
+#include <memory>
 #include <random>
-#include <span>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
-// The memory's types are compiled in files of their own, one for each element and way, because they take longest.
+// The memory's types are compiled in files of their own, one for each format and way, because they take longest.
 
 namespace engine {
 
-/// The caches of a model's layers.
 template <class Layout>
-struct Caches {
-    using Shift = cellar::RopeShift<cellar::RunTimePairing>;
-    using States = cellar::RecurrentMemory<cellar::States<RecentInputs>>;
-    using Sliding = cellar::Cache<Layout, cellar::SlidingWindow<>, Shift>;
-    using Full = cellar::Cache<Layout, cellar::FullCausal, Shift>;
-    // The pattern comes from a file. The members have the order of `LayerKind`.
-    using Hybrid = cellar::Hybrid<cellar::RunTimePattern, States, Sliding, Full>;
+using SlidingOf = cellar::Cache<Layout, cellar::SlidingWindow<>, cellar::RopeShift<cellar::RunTimePairing>>;
+template <class Layout>
+using FullOf = cellar::Cache<Layout, cellar::FullCausal, cellar::RopeShift<cellar::RunTimePairing>>;
 
-    /// `limits` of the full layers; sliding ones keep their window, or everything.
-    static Hybrid make(const Shape& shape, const MemoryOptions& options, const cellar::CacheLimits& limits,
-                       bool keeps_windows_only) {
-        std::vector<int> members;
-        for (int layer = 0; layer < shape.layers; ++layer) members.push_back(static_cast<int>(shape.kind(layer)));
-        return Hybrid{members, states(shape, options.limits), sliding(shape, options, limits, keeps_windows_only),
-                      full(shape, options, limits)};
-    }
+/// The memory of a model whose layers are known at run time.
+template <class Layout>
+using HybridOf = cellar::Hybrid<cellar::RunTimePattern, cellar::RecurrentMemory<cellar::States<RecentInputs>>,
+                                SlidingOf<Layout>, FullOf<Layout>>;
 
-private:
-    static cellar::CacheShape rows(const Shape& shape, LayerKind kind) {
-        return {.layers = shape.count(kind), .kv_heads = shape.kv_heads, .head_dim = shape.head_dim};
+/// `attend` keeps of sliding layers the windows alone. ggml's attention has placement, padding and windows as in
+/// libllama, and so every bit.
+inline cellar::models::MemoryLimits memory_limits(const Shape& shape, const MemoryOptions& options) {
+    const llama::PoolLimits& given = options.limits;
+    int window = 0;
+    for (const LayerDescription& layer : shape.memory.layers) window = std::max(window, layer.window);
+    cellar::models::MemoryLimits limits;
+    limits.attention = {
+        .sequences = given.texts, .capacity = given.context, .cells = given.cells, .batch = given.batch};
+    if (options.way == Way::flash) {
+        limits.attention.padding = 256;
+        limits.attention.start_padding = 0;
+        limits.attention.placement = cellar::Placement::scattered;
     }
-    static Shift shift(const Shape& shape, const Rope& rope, std::span<const float> divisors) {
-        auto frequencies =
-            cellar::linear_scaled(cellar::rope_frequencies(rope.dims, rope.base), 1 / static_cast<double>(rope.scale));
-        if (!divisors.empty()) frequencies = cellar::divided_by(std::move(frequencies), divisors);
-        return Shift{frequencies, cellar::RunTimePairing{.interleaved = !shape.architecture.neox}};
+    limits.sliding = limits.attention;
+    // A removal may move forgotten positions into the window: a gap.
+    limits.sliding->positions = cellar::Positions::any;
+    if (options.way == Way::flash) {
+        limits.window.retention = std::max(window, given.context);
+    } else {
+        limits.window.retention = window + 1 + options.rollback;
+        limits.sliding->cells = (given.texts + given.snapshots) * limits.window.retention + given.batch;
     }
-    static std::optional<States> states(const Shape& shape, const llama::PoolLimits& limits) {
-        const int layers = shape.count(LayerKind::convolution);
-        if (layers == 0) return std::nullopt;
-        return States{
-            cellar::StateShape{layers, {{shape.width, shape.taps - 1}}},
-            cellar::StateLimits{.sequences = limits.texts, .batch = limits.batch, .snapshots = limits.snapshots}};
-    }
-    static std::optional<Full> full(const Shape& shape, const MemoryOptions& options,
-                                    const cellar::CacheLimits& limits) {
-        if (shape.count(LayerKind::full) == 0) return std::nullopt;
-        return Full{rows(shape, LayerKind::full), limits, cellar::FullCausal{},
-                    shift(shape, shape.full, options.rope_divisors)};
-    }
-    static std::optional<Sliding> sliding(const Shape& shape, const MemoryOptions& options,
-                                          const cellar::CacheLimits& limits, bool keeps_windows_only) {
-        if (shape.count(LayerKind::sliding) == 0) return std::nullopt;
-        cellar::CacheLimits own = limits;
-        own.positions = cellar::Positions::any; // a removal may move forgotten positions into the window: a gap
-        cellar::WindowOptions window;
-        if (keeps_windows_only) {
-            own.cells = (options.limits.texts + options.limits.snapshots) * (shape.window + 1) + options.limits.batch;
-        } else {
-            window.retention = std::max(shape.window, options.limits.context);
-        }
-        return Sliding{rows(shape, LayerKind::sliding), own, cellar::SlidingWindow<>{shape.window, window},
-                       shift(shape, shape.sliding, {})};
-    }
-};
+    limits.states = {.rollback = options.rollback, .snapshots = given.snapshots};
+    return limits;
+}
+
+template <class T>
+T value_of(cellar::models::ModelResult<T> result) {
+    if (!result) throw std::runtime_error{result.error().message};
+    return *std::move(result);
+}
+
+/// A row of the table in memory.cpp.
+template <class Memory>
+constexpr MemoryType memory_type(Way way, const char* format) {
+    using Hybrid = typename Memory::Hybrid;
+    return {way, format,
+            [](const Shape& shape, const MemoryOptions& options) -> std::unique_ptr<engine::Memory> {
+                return std::make_unique<Memory>(shape, options);
+            },
+            [](const Shape& shape, const MemoryOptions& options) {
+                return value_of(cellar::models::memory_bytes<Hybrid>(shape.memory, memory_limits(shape, options)));
+            },
+            [](const Shape& shape, MemoryOptions options, std::int64_t bytes) {
+                const auto limits_of = [&](int cells) {
+                    options.limits.cells = cells;
+                    return memory_limits(shape, options);
+                };
+                return value_of(cellar::models::largest_cells<Hybrid>(shape.memory, limits_of, bytes));
+            }};
+}
 
 /// See `Memory::fill`.
 template <class Hybrid>
@@ -84,7 +90,11 @@ void fill_randomly(Hybrid& hybrid, const Shape& shape, int batch, int text, int 
     std::vector<float> rows;
     for (int count = 0; tokens > 0; tokens -= count) {
         count = std::min(tokens, batch);
-        rows.resize(static_cast<std::size_t>(count) * static_cast<std::size_t>(shape.kv_heads * shape.head_dim));
+        std::size_t most = 0;
+        for (const LayerDescription& layer : shape.memory.layers)
+            most = std::max(most, static_cast<std::size_t>(layer.shape.kv_heads
+                                                           * std::max(layer.shape.key_dim, layer.shape.value_dim)));
+        rows.resize(static_cast<std::size_t>(count) * most);
         for (float& value : rows) value = static_cast<float>(random() % 4096) / 2048 - 1;
         const cellar::Sequence s{text};
         auto pass = hybrid.begin(cellar::BatchBuilder{s, hybrid.next(s), count});
@@ -95,10 +105,6 @@ void fill_randomly(Hybrid& hybrid, const Shape& shape, int batch, int text, int 
             });
         pass->commit();
     }
-}
-
-inline cellar::CacheLimits cache_limits(const llama::PoolLimits& limits) {
-    return {.sequences = limits.texts, .capacity = limits.context, .cells = limits.cells, .batch = limits.batch};
 }
 
 } // namespace engine

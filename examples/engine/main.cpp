@@ -102,8 +102,8 @@ void declare(CLI::App& app, Options& o) {
     app.add_option("--bytes", o.bytes, "of keys and values; default: enough for the context of one text")
         ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 50));
     count(app, "--batch", o.memory.limits.batch, "tokens of a forward pass at most", 1, 8192);
-    app.add_option("--cache-type", o.memory.element, "element type of keys and values")
-        ->check(CLI::IsMember({"half", "float"}))
+    app.add_option("--cache-type", o.memory.format, "format of keys and values")
+        ->check(CLI::IsMember(engine::formats()))
         ->capture_default_str();
     app.add_option("--attention", o.memory.way, "attend: cellar's; flash: ggml's, with the bits of libllama")
         ->transform(CLI::CheckedTransformer(ways));
@@ -121,7 +121,7 @@ void declare(CLI::App& app, Options& o) {
 void resolve(Options& o, const engine::Model& model) {
     constexpr int usual = 4096;
     llama::PoolLimits& limits = o.memory.limits;
-    const int trained = model.shape().context;
+    const int trained = model.shape().memory.trained_context;
     if (limits.context == 0) limits.context = std::min(usual, trained);
     if (limits.context < 16 || limits.context > trained)
         throw std::runtime_error{"--context is " + std::to_string(limits.context) + ", expected 16 to "
@@ -129,7 +129,6 @@ void resolve(Options& o, const engine::Model& model) {
     if (o.command == "complete") limits.texts = 1;
     if (o.command == "chat") limits.texts = o.place.conversations;
     limits.batch = std::min(limits.batch, limits.context / 2);
-    o.memory.rope_divisors = model.rope_divisors();
     limits.cells = limits.context;
     if (o.bytes > 0) limits.cells = engine::cells_for_bytes(model.shape(), o.memory, o.bytes);
 }

@@ -8,8 +8,8 @@
 #include <ggml-backend.h>
 #include <ggml.h>
 #include <memory>
-#include <span>
 #include <string>
+#include <vector>
 
 namespace engine {
 
@@ -58,19 +58,21 @@ enum class Way {
 
 struct MemoryOptions {
     llama::PoolLimits limits = {};
-    std::string element = "half"; ///< or "float"
+    std::string format = "half"; ///< of keys and values
     Way way = Way::attend;
-    std::span<const float> rope_divisors = {}; ///< of the full layers' frequencies; empty: none
+    int rollback = 0; ///< how many of a text's newest tokens can be taken back at any time
 };
 
-/// Throws if the element has another name.
+/// The names of the formats.
+std::vector<std::string> formats();
+
+/// Throws if there is no such format.
 std::unique_ptr<Memory> make_memory(const Shape& shape, const MemoryOptions& options);
 
-/// Bytes of the keys and values of a token in all layers.
-std::int64_t bytes_of_token(const Shape& shape, const std::string& element);
+/// Bytes of the keys, values and states that `make_memory` allocates.
+std::int64_t memory_bytes(const Shape& shape, const MemoryOptions& options);
 
-/// Cells for this many bytes, as many as the pool's limits need at least. Throws if they are not enough for one text of
-/// one batch.
-int cells_for_bytes(const Shape& shape, const MemoryOptions& options, std::int64_t bytes);
+/// The most cells with which the memory has at most these bytes. Throws if they are not enough for one batch.
+int cells_for_bytes(const Shape& shape, MemoryOptions options, std::int64_t bytes);
 
 } // namespace engine

@@ -6,7 +6,6 @@
 #include "processor.hpp"
 #include "weights.hpp"
 
-#include <span>
 #include <string>
 
 namespace engine {
@@ -23,11 +22,6 @@ public:
     const Processor& processor() const { return processor_; }
     const Shape& shape() const { return shape_; }
     const Weights& weights() const { return weights_; }
-    std::span<const float> rope_divisors() const {
-        const ggml_tensor* const t = weights_.rope_divisors;
-        if (t == nullptr) return {};
-        return {static_cast<const float*>(t->data), static_cast<std::size_t>(t->ne[0])};
-    }
 
 private:
     GgufFile file_;

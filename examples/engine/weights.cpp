@@ -23,12 +23,12 @@ Weights::Weights(const GgufFile& file, Shape& shape, const Processor& processor)
     if (rows == nullptr) file.fail("the tensor token_embd.weight is missing");
     shape.vocabulary = static_cast<int>(std::clamp<std::int64_t>(rows->ne[1], 0, 1 << 24));
     embedding = required("token_embd.weight", {shape.width, shape.vocabulary});
-    for (int i = 0; i < shape.layers; ++i) layers.push_back(layer(i, shape));
-    norm = vector(shape.architecture.convolves ? "token_embd_norm.weight" : "output_norm.weight", shape.width);
+    for (int i = 0; i < shape.layers(); ++i) layers.push_back(layer(i, shape));
+    norm = vector(shape.architecture.final_norm, shape.width);
     classifier.weight = find("output.weight", {shape.width, shape.vocabulary});
     classifier.weight = packed(classifier.weight == nullptr ? embedding : classifier.weight);
     classifier.bias = find("output.bias", {shape.vocabulary});
-    rope_divisors = find("rope_freqs.weight", {shape.full.dims / 2});
+    if (const ggml_tensor* const t = file.tensor("rope_freqs.weight")) rope_divisors = vector(t->name, t->ne[0]);
     expect_all_used();
     pack();
 }
@@ -41,9 +41,10 @@ LayerWeights Weights::layer(int i, const Shape& s) {
     mixer(i, s, w);
     if (a.post_norms) w.attention_post_norm = vector(begin + "post_attention_norm.weight", s.width);
     w.feed_forward_norm = vector(begin + "ffn_norm.weight", s.width);
-    w.gate = linear(begin + "ffn_gate", s.width, s.feed_forward);
-    w.up = linear(begin + "ffn_up", s.width, s.feed_forward);
-    w.down = linear(begin + "ffn_down", s.feed_forward, s.width);
+    const int inner = s.feed_forward[static_cast<std::size_t>(i)];
+    w.gate = linear(begin + "ffn_gate", s.width, inner);
+    w.up = linear(begin + "ffn_up", s.width, inner);
+    w.down = linear(begin + "ffn_down", inner, s.width);
     if (a.post_norms) w.feed_forward_post_norm = vector(begin + "post_ffw_norm.weight", s.width);
     return w;
 }
@@ -51,25 +52,25 @@ LayerWeights Weights::layer(int i, const Shape& s) {
 /// Attention, or a convolution.
 void Weights::mixer(int i, const Shape& s, LayerWeights& w) {
     const std::string begin = "blk." + std::to_string(i) + ".";
-    if (s.kind(i) == LayerKind::convolution) {
+    const LayerDescription& layer = s.layer(i);
+    if (layer.kind == LayerKind::recurrent) {
         w.convolution_input = linear(begin + "shortconv.in_proj", s.width, 3 * std::int64_t{s.width});
-        w.convolution_kernel = required(begin + "shortconv.conv.weight", {s.taps, s.width});
+        w.convolution_kernel = required(begin + "shortconv.conv.weight", {layer.state[0].extents[0] + 1, s.width});
         if (w.convolution_kernel->type != GGML_TYPE_F32)
             file_.fail("the tensor " + begin + "shortconv.conv.weight is of "
                        + ggml_type_name(w.convolution_kernel->type) + ", expected f32");
         w.output = linear(begin + "shortconv.out_proj", s.width, s.width);
         return;
     }
-    const int queries = s.heads * s.head_dim;
-    const int keys = s.kv_heads * s.head_dim;
-    w.query = linear(begin + "attn_q", s.width, queries);
-    w.key = linear(begin + "attn_k", s.width, keys);
-    w.value = linear(begin + "attn_v", s.width, keys);
+    const cellar::LayerShape& stored = layer.shape;
+    w.query = linear(begin + "attn_q", s.width, layer.heads * stored.key_dim);
+    w.key = linear(begin + "attn_k", s.width, stored.kv_heads * stored.key_dim);
+    w.value = linear(begin + "attn_v", s.width, stored.kv_heads * stored.value_dim);
     if (s.architecture.head_norms) {
-        w.query_norm = vector(begin + "attn_q_norm.weight", s.head_dim);
-        w.key_norm = vector(begin + "attn_k_norm.weight", s.head_dim);
+        w.query_norm = vector(begin + "attn_q_norm.weight", stored.key_dim);
+        w.key_norm = vector(begin + "attn_k_norm.weight", stored.key_dim);
     }
-    w.output = linear(begin + "attn_output", queries, s.width);
+    w.output = linear(begin + "attn_output", layer.heads * stored.value_dim, s.width);
 }
 
 Linear Weights::linear(const std::string& name, std::int64_t inputs, std::int64_t outputs) {

@@ -36,21 +36,20 @@ Text text_of(int length, int number, int vocabulary = 160) {
 /// The same batches through both.
 class Pair {
 public:
-    Pair(const std::string& path, Way way, const std::string& element, int threads = 1)
+    Pair(const std::string& path, Way way, const std::string& format, int threads = 1)
         : model_{path, threads},
           engine_{model_,
                   {.limits = {.texts = 4, .context = context, .cells = context, .batch = 64},
-                   .element = element,
-                   .way = way,
-                   .rope_divisors = model_.rope_divisors()}},
+                   .format = format,
+                   .way = way}},
           // Its flash attention converts floats to half.
           libllama_{path,
                     {.threads = threads,
                      .texts = 4,
                      .cells = context,
                      .batch = 64,
-                     .half = element == "half",
-                     .flash = element == "half"}} {}
+                     .half = format == "half",
+                     .flash = format == "half"}} {}
 
     engine::Memory& memory() { return engine_.memory(); }
     engine::Libllama& libllama() { return libllama_; }

@@ -265,6 +265,16 @@ TEST_CASE("the most cells for a number of bytes") {
         ++found.attention.cells;
         CHECK(memory_bytes<Memory>(model, found).value() > bytes);
     }
+    const auto in_both = [&](std::int32_t cells) { // sliding layers keep as much
+        MemoryLimits both = limits;
+        both.attention.cells = cells;
+        both.sliding = both.attention;
+        return both;
+    };
+    const std::int32_t most = largest_cells<Memory>(model, in_both, 4096).value();
+    CHECK(memory_bytes<Memory>(model, in_both(most)).value() <= 4096);
+    CHECK(memory_bytes<Memory>(model, in_both(most + 1)).value() > 4096);
+    CHECK(most < largest_cells<Memory>(model, limits, 4096).value());
     CHECK(largest_cells<Memory>(model, limits, 10).error().message == "not even one cell fits into 10 bytes");
     CHECK(largest_cells<Memory>(model, limits, INT64_MAX).value() == 1 << 30);
     CHECK(largest_cells<Full>(model, limits, INT64_MAX).error().message.starts_with("layer 1 is sliding"));

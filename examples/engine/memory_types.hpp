@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include "memory.hpp"
+
+#include <cstdint>
+#include <memory>
+
+namespace engine {
+
+/// A memory for one way and one format of keys and values.
+struct MemoryType {
+    Way way;
+    const char* format;
+    std::unique_ptr<Memory> (*make)(const Shape& shape, const MemoryOptions& options);
+    std::int64_t (*bytes)(const Shape& shape, const MemoryOptions& options);
+    std::int32_t (*largest_cells)(const Shape& shape, MemoryOptions options, std::int64_t bytes);
+};
+
+// Each is compiled in a file of its own. A new one needs such a file, and a place in the table of memory.cpp.
+extern const MemoryType attend_half;
+extern const MemoryType attend_float;
+extern const MemoryType flash_half;
+extern const MemoryType flash_float;
+
+} // namespace engine
