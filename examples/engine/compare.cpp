@@ -20,7 +20,7 @@ namespace {
 /// One of those that are compared.
 struct Runner {
     std::string name;
-    std::function<const llama::Matrix&(std::span<const int> tokens, bool every_token)> run;
+    std::function<const llama::Matrix&(std::span<const int> tokens, bool prompt)> run;
     double prompt_seconds = 0;
     std::vector<double> seconds = {}; // of each step
     double prompt_difference = 0;     // the largest
@@ -59,19 +59,19 @@ void compare(Runner& runner, const llama::Matrix& logits, const llama::Matrix& r
 }
 
 Runner of_engine(const std::string& name, Engine& engine) {
-    return {name, [&engine](std::span<const int> tokens, bool every_token) -> const llama::Matrix& {
+    return {name, [&engine](std::span<const int> tokens, bool prompt) -> const llama::Matrix& {
                 const llama::NewTokens batch{0, tokens};
                 cellar::Refusal refusal;
-                const llama::Matrix* const logits = engine.run({&batch, 1}, refusal, every_token);
+                const llama::Matrix* const logits = engine.run({&batch, 1}, refusal, prompt ? all_tokens : 1);
                 if (logits == nullptr) throw std::runtime_error{"the memory refused: " + to_string(refusal)};
                 return *logits;
             }};
 }
 
 Runner of_libllama(const std::string& name, Libllama& libllama) {
-    return {name, [&libllama](std::span<const int> tokens, bool every_token) -> const llama::Matrix& {
+    return {name, [&libllama](std::span<const int> tokens, bool prompt) -> const llama::Matrix& {
                 const llama::NewTokens batch{0, tokens};
-                return libllama.run({&batch, 1}, every_token);
+                return libllama.run({&batch, 1}, prompt);
             }};
 }
 

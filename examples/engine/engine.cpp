@@ -7,19 +7,18 @@
 
 namespace engine {
 
-const llama::Matrix* Engine::run(std::span<const llama::NewTokens> batch, cellar::Refusal& refusal, bool every_token) {
+const llama::Matrix* Engine::run(std::span<const llama::NewTokens> batch, cellar::Refusal& refusal, int outputs) {
     tokens_.clear();
     positions_.clear();
     outputs_.clear();
     for (const llama::NewTokens& part : batch) {
         int position = memory_->length(part.text);
-        for (std::size_t i = 0; i < part.tokens.size(); ++i) {
-            const int token = part.tokens[i];
+        auto left = std::ssize(part.tokens);
+        for (const int token : part.tokens) {
             if (token < 0 || token >= model_.shape().vocabulary)
                 throw std::runtime_error{"token " + std::to_string(token) + ", expected 0 to "
                                          + std::to_string(model_.shape().vocabulary - 1)};
-            if (every_token || i + 1 == part.tokens.size())
-                outputs_.push_back(static_cast<std::int32_t>(tokens_.size()));
+            if (left-- <= outputs) outputs_.push_back(static_cast<std::int32_t>(tokens_.size()));
             tokens_.push_back(token);
             positions_.push_back(position++);
         }

@@ -8,6 +8,7 @@
 #include "pool/text_pool.hpp"
 
 #include <cstdint>
+#include <limits>
 #include <list>
 #include <memory>
 #include <span>
@@ -15,16 +16,17 @@
 
 namespace engine {
 
+constexpr int all_tokens = std::numeric_limits<int>::max();
+
 /// Runs batches of texts through a model and a memory.
 class Engine {
 public:
     Engine(const Model& model, const MemoryOptions& options)
         : model_{model}, memory_{make_memory(model.shape(), options)} {}
 
-    /// Returns a row of logits for the last token of each text, or for every token, which are valid until the next
-    /// call; or null and the refusal. Throws if it cannot be computed. The memory is as it was after both.
-    const llama::Matrix* run(std::span<const llama::NewTokens> batch, cellar::Refusal& refusal,
-                             bool every_token = false);
+    /// Returns rows of logits, for the last `outputs` tokens of each text, or for all if it has fewer, which are valid
+    /// until the next call; or null and the refusal. Throws if it cannot be computed. The memory is as it was after both.
+    const llama::Matrix* run(std::span<const llama::NewTokens> batch, cellar::Refusal& refusal, int outputs = 1);
 
     const Model& model() const { return model_; }
     Memory& memory() { return *memory_; }

@@ -7,6 +7,7 @@
 #include "chat/prompt.hpp"
 #include "chat/speaker.hpp"
 #include "compare.hpp"
+#include "drafts.hpp"
 #include "engine.hpp"
 #include "generate/command_line.hpp"
 #include "generate/file.hpp"
@@ -26,6 +27,7 @@
 #include <cstdio>
 #include <iostream>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -37,6 +39,8 @@ namespace {
 struct Options {
     std::string command;
     std::string model;
+    std::string draft;
+    int draft_tokens = 4;
     int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
     engine::MemoryOptions memory{.limits = {.texts = 8, .context = 0, .batch = 512, .snapshots = 16}};
     std::int64_t bytes = 0;
@@ -97,6 +101,8 @@ void declare(CLI::App& app, Options& o) {
     app.require_subcommand(1);
     app.fallthrough();
     app.add_option("--model", o.model, "a GGUF file of the Llama family")->required();
+    app.add_option("--draft", o.draft, "a GGUF file of a smaller model with the same vocabulary, which guesses tokens");
+    count(app, "--draft-tokens", o.draft_tokens, "that are guessed at a time", 1, 64);
     count(app, "--threads", o.threads, "that compute", 1, 512);
     app.add_option("--context", o.memory.limits.context, "tokens of a text; default: 4096, or that of the training");
     app.add_option("--bytes", o.bytes, "of keys and values; default: enough for the context of one text")
@@ -117,11 +123,15 @@ void declare(CLI::App& app, Options& o) {
     declare_others(app, o);
 }
 
-/// Fills in what the model decides.
-void resolve(Options& o, const engine::Model& model) {
+/// Fills in what the models decide; `drafts` may be null.
+void resolve(Options& o, const engine::Model& model, const engine::Model* drafts) {
     constexpr int usual = 4096;
     llama::PoolLimits& limits = o.memory.limits;
-    const int trained = model.shape().memory.trained_context;
+    int trained = model.shape().memory.trained_context;
+    if (drafts != nullptr) {
+        trained = std::min(trained, drafts->shape().memory.trained_context);
+        o.memory.rollback = o.draft_tokens;
+    }
     if (limits.context == 0) limits.context = std::min(usual, trained);
     if (limits.context < 16 || limits.context > trained)
         throw std::runtime_error{"--context is " + std::to_string(limits.context) + ", expected 16 to "
@@ -133,17 +143,26 @@ void resolve(Options& o, const engine::Model& model) {
     if (o.bytes > 0) limits.cells = engine::cells_for_bytes(model.shape(), o.memory, o.bytes);
 }
 
-void report(const engine::Engine& engine, const engine::Written& written) {
-    const llama::PoolUse use = engine.memory().use();
+/// What the commands work with.
+struct Parts {
+    const engine::Engine& engine;
+    const engine::Vocabulary& vocabulary;
+    llama::TextModel& model;
+    llama::Texts& memory;
+};
+
+void report(const Parts& p, const engine::Written& written) {
+    const llama::PoolUse use = p.memory.use();
     std::fprintf(stderr,
                  "\nprompt: %d tokens computed, %.1f a second; reply: %d tokens, %.1f a second\n"
                  "memory: %d of %d cells used, %.1f MB; %d graphs built; %d shifts\n",
                  written.prompt, written.prompt / std::max(written.prompt_seconds, 1e-9), written.tokens,
                  (written.tokens - 1) / std::max(written.seconds, 1e-9), use.live + use.kept, use.cells,
-                 static_cast<double>(engine.memory().bytes()) * 1e-6, engine.graphs_built(), written.shifts);
+                 static_cast<double>(p.memory.bytes()) * 1e-6, p.engine.graphs_built(), written.shifts);
 }
 
-void complete(const Options& o, engine::Engine& engine, const engine::Vocabulary& vocabulary) {
+void complete(const Options& o, const Parts& p) {
+    const engine::Vocabulary& vocabulary = p.vocabulary;
     std::vector<int> tokens;
     if (o.answer) {
         engine::ChatTemplate{vocabulary, o.system}.say(tokens, o.prompt);
@@ -152,38 +171,34 @@ void complete(const Options& o, engine::Engine& engine, const engine::Vocabulary
         std::cout << o.prompt << std::flush;
     }
     if (tokens.empty()) throw std::runtime_error{"the prompt is empty, expected a text"};
-    engine::Writer writer{engine, 0, o.writer};
+    engine::Writer writer{p.model, p.memory, 0, o.writer};
     const engine::Written written = writer.write(tokens, o.tokens, [&](int token) {
         if (vocabulary.ends(token)) return false;
         std::cout << vocabulary.text(token) << std::flush;
         return true;
     });
     std::cout << std::endl;
-    report(engine, written);
+    report(p, written);
 }
 
-void chat_with(Options& o, engine::Engine& engine, const engine::Vocabulary& vocabulary) {
+void chat_with(Options& o, const Parts& p) {
     o.place.model = llama::fingerprint(o.model);
     o.place.colour = isatty(STDOUT_FILENO) != 0;
-    engine::EngineText model{engine, vocabulary};
-    const engine::ChatTemplate manner{vocabulary, o.system};
-    chat::Speaker speaker{model,
-                          engine.memory(),
-                          manner,
-                          {.tokens = o.tokens, .seed = o.writer.seed, .temperature = o.writer.temperature}};
-    chat::Commands commands{model, engine.memory(), speaker, o.place, std::cout};
+    const engine::ChatTemplate manner{p.vocabulary, o.system};
+    chat::Speaker speaker{
+        p.model, p.memory, manner, {.tokens = o.tokens, .seed = o.writer.seed, .temperature = o.writer.temperature}};
+    chat::Commands commands{p.model, p.memory, speaker, o.place, std::cout};
     chat::catch_interrupts();
     chat::read_lines(commands);
 }
 
-void serve_users(Options& o, engine::Engine& engine, const engine::Vocabulary& vocabulary) {
+void serve_users(Options& o, const Parts& p) {
     llama::OutputFile json{o.json};
     o.random.seed = o.writer.seed;
     const serve::Trace trace = o.trace.empty() ? serve::random_trace(o.random) : serve::read_trace(o.trace);
-    engine::EngineText model{engine, vocabulary};
     const std::string name = o.tree ? "with the tree" : "without the tree";
-    serve::Server server{model,
-                         engine.memory(),
+    serve::Server server{p.model,
+                         p.memory,
                          trace,
                          {.tree = o.tree,
                           .temperature = o.writer.temperature,
@@ -197,10 +212,30 @@ void serve_users(Options& o, engine::Engine& engine, const engine::Vocabulary& v
     json.write([&](std::ostream& stream) { write_json(stream, runs); });
 }
 
+void run_command(Options& o, const Parts& p) {
+    if (o.command == "complete") complete(o, p);
+    if (o.command == "chat") chat_with(o, p);
+    if (o.command == "serve") serve_users(o, p);
+}
+
+/// With drafts by a second model, which has a memory of its own.
+void run_with_drafts(Options& o, const engine::Model& smaller, engine::Engine& engine, engine::EngineText& words,
+                     const engine::Vocabulary& vocabulary) {
+    if (!vocabulary.is_same(engine::Vocabulary{o.draft}))
+        throw std::runtime_error{o.draft + ": has another vocabulary, expected that of " + o.model};
+    engine::Engine guesser{smaller, o.memory};
+    engine::Drafts drafts{words, engine, guesser, o.draft_tokens};
+    run_command(o, {engine, vocabulary, drafts, drafts});
+    std::fprintf(stderr, "drafts: %lld of %lld guessed tokens were accepted\n",
+                 static_cast<long long>(drafts.counts().accepted), static_cast<long long>(drafts.counts().guessed));
+}
+
 int run(Options o) {
     engine::print_errors_only();
     const engine::Model model{o.model, o.threads};
-    resolve(o, model);
+    std::optional<engine::Model> smaller;
+    if (!o.draft.empty()) smaller.emplace(o.draft, o.threads);
+    resolve(o, model, smaller ? &*smaller : nullptr);
     if (o.command == "compare") {
         o.compare.seed = o.writer.seed;
         engine::compare(model, o.memory, o.compare, std::cout);
@@ -208,9 +243,12 @@ int run(Options o) {
     }
     engine::Engine engine{model, o.memory};
     const engine::Vocabulary vocabulary{o.model};
-    if (o.command == "complete") complete(o, engine, vocabulary);
-    if (o.command == "chat") chat_with(o, engine, vocabulary);
-    if (o.command == "serve") serve_users(o, engine, vocabulary);
+    engine::EngineText words{engine, vocabulary};
+    if (smaller) {
+        run_with_drafts(o, *smaller, engine, words, vocabulary);
+    } else {
+        run_command(o, {engine, vocabulary, words, engine.memory()});
+    }
     return llama::done;
 }
 

@@ -68,6 +68,13 @@ std::string Vocabulary::text(std::span<const int> tokens, bool special) const {
     return whole;
 }
 
+bool Vocabulary::is_same(const Vocabulary& other) const {
+    if (size() != other.size()) return false;
+    for (int token = 0; token < size(); ++token)
+        if (text(token, true) != other.text(token, true)) return false;
+    return true;
+}
+
 std::optional<std::string> Vocabulary::chat(std::span<const Message> messages) const {
     const char* const form = llama_model_chat_template(model_.get(), nullptr);
     if (form == nullptr) return std::nullopt;

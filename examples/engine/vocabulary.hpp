@@ -31,6 +31,9 @@ public:
     std::string text(int token, bool special = false) const;
     std::string text(std::span<const int> tokens, bool special = false) const;
 
+    /// True if the other one has the same tokens, with the same texts.
+    bool is_same(const Vocabulary& other) const;
+
     /// True if the model has said all with this token.
     bool ends(int token) const { return llama_vocab_is_eog(vocabulary_, token); }
 

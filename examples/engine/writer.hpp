@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "engine.hpp"
 #include "generate/sampler.hpp"
+#include "pool/text_model.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -31,8 +31,8 @@ struct Written {
 /// moves down.
 class Writer {
 public:
-    Writer(Engine& engine, int text, const WriterOptions& options)
-        : engine_{engine}, text_{text}, options_{options}, sample_{options.seed, options.temperature} {}
+    Writer(llama::TextModel& model, llama::Texts& memory, int text, const WriterOptions& options)
+        : model_{model}, memory_{memory}, text_{text}, options_{options}, sample_{options.seed, options.temperature} {}
 
     /// Goes on from `tokens`, which begin with what the memory has of the text, by up to `count` tokens. Ends after a
     /// token for which `write` returns false. Appends them to `tokens`.
@@ -42,7 +42,8 @@ private:
     const llama::Matrix& feed(std::span<const int> tokens);
     void make_room(int tokens);
 
-    Engine& engine_;
+    llama::TextModel& model_;
+    llama::Texts& memory_;
     int text_;
     WriterOptions options_;
     llama::Sampler sample_;

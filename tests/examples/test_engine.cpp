@@ -4,6 +4,7 @@
 #include "commands.hpp"
 #include "engine/engine.hpp"
 #include "engine/libllama.hpp"
+#include "engine/text_model.hpp"
 #include "engine/vocabulary.hpp"
 #include "engine/writer.hpp"
 #include "paths.hpp"
@@ -56,7 +57,7 @@ public:
 
     Matrix ours(const std::vector<llama::NewTokens>& batch) {
         cellar::Refusal refusal;
-        const Matrix* const logits = engine_.run(batch, refusal, true);
+        const Matrix* const logits = engine_.run(batch, refusal, engine::all_tokens);
         REQUIRE(logits != nullptr);
         CHECK(engine_.memory().audit().empty());
         return *logits;
@@ -224,7 +225,8 @@ TEST_CASE("engine: the real model answers, with the bits of libllama") {
         if (way == Way::flash) CHECK(pair.difference({{0, tokens}}) == 0);
         const engine::Model loaded{path, 2};
         engine::Engine engine{loaded, {.limits = {.texts = 1, .context = context, .batch = 64}, .way = way}};
-        engine::Writer writer{engine, 0, {}};
+        engine::EngineText words{engine, vocabulary};
+        engine::Writer writer{words, engine.memory(), 0, {}};
         std::string answer;
         Text text = tokens;
         static_cast<void>(writer.write(text, 24, [&](int token) {

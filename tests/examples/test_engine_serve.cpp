@@ -3,36 +3,16 @@
 // The scheduler of `serve` over the engine: conversations that outgrow the context.
 #include "commands.hpp"
 #include "engine/engine.hpp"
+#include "engine_bytes.hpp"
 #include "random_gguf.hpp"
 #include "serve/server.hpp"
 
 #include <doctest/doctest.h>
 
-#include <span>
 #include <string>
 #include <vector>
 
 namespace test_engine_serve {
-
-namespace {
-
-/// The engine, with bytes as tokens.
-class Bytes final : public llama::TextModel {
-public:
-    explicit Bytes(engine::Engine& engine) : engine_{engine} {}
-
-    std::vector<int> tokens(const std::string& text) const override { return {text.begin(), text.end()}; }
-    std::string text(std::span<const int> tokens) const override { return {tokens.begin(), tokens.end()}; }
-    int vocabulary() const override { return engine_.model().shape().vocabulary; }
-    const llama::Matrix* run(std::span<const llama::NewTokens> batch, cellar::Refusal& refusal) override {
-        return engine_.run(batch, refusal);
-    }
-
-private:
-    engine::Engine& engine_;
-};
-
-} // namespace
 
 TEST_CASE("engine: conversations that outgrow the context lose their older halves, and are written whole") {
     const Scratch folder;
