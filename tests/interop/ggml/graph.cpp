@@ -150,13 +150,14 @@ private:
 
 } // namespace
 
-Graph::Graph(const RandomModel& model, int tokens, const Attend& attend)
+Graph::Graph(const RandomModel& model, int tokens, const Attend& attend, ggml_backend_sched_t scheduler)
     : context_{ggml_init(
         {2 * nodes * ggml_tensor_overhead() + ggml_graph_overhead_custom(nodes, false), nullptr, true})},
       memory_{ggml_gallocr_new(ggml_backend_cpu_buffer_type())},
       graph_{ggml_new_graph_custom(context_.get(), nodes, false)},
       words_{ggml_new_tensor_1d(context_.get(), GGML_TYPE_I32, tokens)},
       positions_{ggml_new_tensor_1d(context_.get(), GGML_TYPE_I32, tokens)} {
+    if (scheduler != nullptr) ggml_backend_sched_reset(scheduler);
     ggml_set_input(words_);
     ggml_set_input(positions_);
     const Layers layers{model, context_.get(), graph_, positions_, attend};
@@ -165,7 +166,11 @@ Graph::Graph(const RandomModel& model, int tokens, const Attend& attend)
     logits_ = layers.classify(x);
     ggml_set_output(logits_);
     ggml_build_forward_expand(graph_, logits_);
-    ggml_gallocr_alloc_graph(memory_.get(), graph_);
+    if (scheduler == nullptr) {
+        ggml_gallocr_alloc_graph(memory_.get(), graph_);
+    } else {
+        ggml_backend_sched_alloc_graph(scheduler, graph_);
+    }
 }
 
 std::vector<float> Graph::compute(const Text& batch, const std::function<void(ggml_cgraph*)>& compute) {

@@ -16,7 +16,8 @@ using Attend = std::function<ggml_tensor*(ggml_context* context, ggml_cgraph* gr
 /// The graph of a random model for a number of tokens, with any attention.
 class Graph {
 public:
-    Graph(const RandomModel& model, int tokens, const Attend& attend);
+    /// A scheduler allocates the graph, if one is given; it serves the last graph only that was made with it.
+    Graph(const RandomModel& model, int tokens, const Attend& attend, ggml_backend_sched_t scheduler = nullptr);
 
     /// Sets the inputs, calls compute(graph), and returns the logits of all tokens.
     std::vector<float> compute(const Text& batch, const std::function<void(ggml_cgraph*)>& compute);
