@@ -23,22 +23,27 @@ namespace {
 class Numbers {
 public:
     explicit Numbers(const ModelFolder& folder)
-        : path_{folder.path_of("config.json")},
+        : folder_{folder},
           json_(folder.config().contains("text_config") ? folder.config().at("text_config") : folder.config()) {}
 
-    int integer(const char* key) const {
-        const auto found = json_.find(key);
-        if (found != json_.end() && found->is_number_integer() && *found > 0 && *found < (1 << 24)) return *found;
-        throw llama::FileError{path_, llama::in_quotes(key) + " is missing, or not a positive integer"};
-    }
+    int integer(const char* key) const { return folder_.integer(key); }
     float positive(const char* key, float otherwise) const {
         const auto found = json_.find(key);
         return found != json_.end() && found->is_number() && *found > 0 ? found->get<float>() : otherwise;
     }
+    /// LFM2 says how the number of its file is rounded.
+    int intermediate() const {
+        const int given = integer("intermediate_size");
+        if (json_.value("model_type", "") != "lfm2" || !json_.value("block_auto_adjust_ff_dim", true)) return given;
+        const int multiple = std::max(json_.value("block_multiple_of", 256), 1);
+        const int scaled =
+            static_cast<int>(positive("block_ffn_dim_multiplier", 1) * static_cast<float>(2 * given / 3));
+        return (scaled + multiple - 1) / multiple * multiple;
+    }
     int vocabulary(int otherwise) const { return json_.contains("vocab_size") ? integer("vocab_size") : otherwise; }
 
 private:
-    std::string path_;
+    const ModelFolder& folder_;
     nlohmann::json json_;
 };
 
@@ -49,7 +54,8 @@ T value_of(models::ModelResult<T> result) {
 }
 
 bool is_known(const std::string& architecture) {
-    for (const char* const name : {"llama", "mistral", "qwen2", "qwen3", "gemma3_text"})
+    for (const char* const name :
+         {"llama", "mistral", "qwen2", "qwen3", "gemma3_text", "gpt_oss", "lfm2", "deepseek_v3"})
         if (architecture == name) return true;
     return false;
 }
@@ -63,19 +69,25 @@ auto heads_of(const Matrix& rows, int dim) {
 
 Decoder::Decoder(const ModelFolder& folder) : model_{value_of(models::from_config(folder.config()))} {
     if (!is_known(model_.architecture))
-        throw std::runtime_error{"the model is a " + llama::in_quotes(model_.architecture)
-                                 + ", expected llama, mistral, qwen2, qwen3 or gemma3_text"};
+        throw std::runtime_error{
+            "the model is a " + llama::in_quotes(model_.architecture)
+            + ", expected llama, mistral, qwen2, qwen3, gemma3_text, gpt_oss, lfm2 or deepseek_v3"};
     const Numbers numbers{folder};
     is_gemma_ = model_.architecture == "gemma3_text";
     hidden_ = numbers.integer("hidden_size");
-    intermediate_ = numbers.integer("intermediate_size");
+    is_lfm2_ = model_.architecture == "lfm2";
+    intermediate_ = numbers.intermediate();
+    if (model_.architecture == "gpt_oss") {
+        experts_ = numbers.integer("num_local_experts");
+        chosen_experts_ = numbers.integer("num_experts_per_tok");
+    }
     vocabulary_ = numbers.vocabulary(is_gemma_ ? 262208 : 0);
-    epsilon_ = numbers.positive("rms_norm_eps", 1e-6F);
+    epsilon_ = is_lfm2_ ? numbers.positive("norm_eps", 1e-5F) : numbers.positive("rms_norm_eps", 1e-6F);
     for (const char* const prefix : {"model.", "language_model.model.", "model.language_model."})
         if (folder.has(prefix + std::string{"embed_tokens.weight"})) prefix_ = prefix;
     embedding_ = folder.matrix(prefix_ + "embed_tokens.weight", vocabulary_, hidden_);
     if (folder.has("lm_head.weight")) classifier_ = folder.matrix("lm_head.weight", vocabulary_, hidden_);
-    norm_ = norm_weight(folder, prefix_ + "norm.weight", hidden_);
+    norm_ = norm_weight(folder, prefix_ + (is_lfm2_ ? "embedding_norm.weight" : "norm.weight"), hidden_);
     for (int i = 0; i < static_cast<int>(model_.layers.size()); ++i) layers_.push_back(read_layer(folder, i));
 }
 
@@ -87,37 +99,73 @@ RowVector Decoder::norm_weight(const ModelFolder& folder, const std::string& nam
 }
 
 Decoder::Layer Decoder::read_layer(const ModelFolder& folder, int index) const {
-    const models::LayerDescription& layer = model_.layers[static_cast<std::size_t>(index)];
     const std::string at = prefix_ + "layers." + std::to_string(index) + ".";
-    const std::string attention = at + "self_attn.";
-    const int dim = layer.shape.key_dim;
-    const int queries = layer.heads * dim;
-    const int keys = layer.shape.kv_heads * dim;
     Layer read;
-    read.query = folder.matrix(attention + "q_proj.weight", queries, hidden_);
-    read.key = folder.matrix(attention + "k_proj.weight", keys, hidden_);
-    read.value = folder.matrix(attention + "v_proj.weight", keys, hidden_);
-    read.output = folder.matrix(attention + "o_proj.weight", hidden_, queries);
-    if (folder.has(attention + "q_proj.bias")) {
-        read.query_bias = folder.vector(attention + "q_proj.bias", queries);
-        read.key_bias = folder.vector(attention + "k_proj.bias", keys);
-        read.value_bias = folder.vector(attention + "v_proj.bias", keys);
+    if (model_.layers[static_cast<std::size_t>(index)].kind == models::LayerKind::recurrent) {
+        const int taps = model_.layers[static_cast<std::size_t>(index)].state[0].extents[0] + 1;
+        read.convolution_input = folder.matrix(at + "conv.in_proj.weight", 3 * std::int64_t{hidden_}, hidden_);
+        read.convolution.resize(hidden_, taps);
+        Eigen::Index channel = 0;
+        for (const Matrix& weights : folder.matrices(at + "conv.conv.weight", hidden_, 1, taps))
+            read.convolution.row(channel++) = weights;
+        read.output = folder.matrix(at + "conv.out_proj.weight", hidden_, hidden_);
+    } else if (model_.layers[static_cast<std::size_t>(index)].shape.value_dim == 0) {
+        read.latent = {folder, at + "self_attn.", model_.layers[static_cast<std::size_t>(index)], epsilon_};
+        read.output = folder.matrix(at + "self_attn.o_proj.weight", hidden_, read.latent.width());
+    } else {
+        read_attention(folder, at + "self_attn.", index, read);
     }
-    if (folder.has(attention + "q_norm.weight")) {
-        read.query_norm = norm_weight(folder, attention + "q_norm.weight", dim);
-        read.key_norm = norm_weight(folder, attention + "k_norm.weight", dim);
-    }
-    read.gate = folder.matrix(at + "mlp.gate_proj.weight", intermediate_, hidden_);
-    read.up = folder.matrix(at + "mlp.up_proj.weight", intermediate_, hidden_);
-    read.down = folder.matrix(at + "mlp.down_proj.weight", hidden_, intermediate_);
-    read.input_norm = norm_weight(folder, at + "input_layernorm.weight", hidden_);
-    const char* const before = is_gemma_ ? "pre_feedforward_layernorm.weight" : "post_attention_layernorm.weight";
-    read.feed_forward_norm = norm_weight(folder, at + before, hidden_);
+    read_feed_forward(folder, at, read);
+    read.input_norm = norm_weight(folder, at + (is_lfm2_ ? "operator_norm.weight" : "input_layernorm.weight"), hidden_);
     if (is_gemma_) {
         read.attention_norm = norm_weight(folder, at + "post_attention_layernorm.weight", hidden_);
         read.output_norm = norm_weight(folder, at + "post_feedforward_layernorm.weight", hidden_);
     }
     return read;
+}
+
+void Decoder::read_attention(const ModelFolder& folder, const std::string& at, int index, Layer& read) const {
+    const models::LayerDescription& layer = model_.layers[static_cast<std::size_t>(index)];
+    const int dim = layer.shape.key_dim;
+    const int queries = layer.heads * dim;
+    const int keys = layer.shape.kv_heads * dim;
+    const std::string output = at + (is_lfm2_ ? "out_proj" : "o_proj");
+    read.query = folder.matrix(at + "q_proj.weight", queries, hidden_);
+    read.key = folder.matrix(at + "k_proj.weight", keys, hidden_);
+    read.value = folder.matrix(at + "v_proj.weight", keys, hidden_);
+    read.output = folder.matrix(output + ".weight", hidden_, queries);
+    if (folder.has(at + "q_proj.bias")) {
+        read.query_bias = folder.vector(at + "q_proj.bias", queries);
+        read.key_bias = folder.vector(at + "k_proj.bias", keys);
+        read.value_bias = folder.vector(at + "v_proj.bias", keys);
+    }
+    if (folder.has(output + ".bias")) read.output_bias = folder.vector(output + ".bias", hidden_);
+    if (layer.learned_sinks) read.sinks = folder.vector(at + "sinks", layer.heads);
+    const std::string norm = is_lfm2_ ? "layernorm.weight" : "norm.weight";
+    if (folder.has(at + "q_" + norm)) {
+        read.query_norm = norm_weight(folder, at + "q_" + norm, dim);
+        read.key_norm = norm_weight(folder, at + "k_" + norm, dim);
+    }
+}
+
+void Decoder::read_feed_forward(const ModelFolder& folder, const std::string& at, Layer& read) const {
+    const char* const before = is_gemma_  ? "pre_feedforward_layernorm.weight"
+                               : is_lfm2_ ? "ffn_norm.weight"
+                                          : "post_attention_layernorm.weight";
+    read.feed_forward_norm = norm_weight(folder, at + before, hidden_);
+    if (experts_ > 0) {
+        read.experts = {folder, at + "mlp.", experts_, chosen_experts_, hidden_, intermediate_};
+        return;
+    }
+    if (folder.has(at + "mlp.gate.weight")) {
+        read.grouped_experts = {folder, at + "mlp."};
+        return;
+    }
+    read.gate =
+        folder.matrix(at + (is_lfm2_ ? "feed_forward.w1.weight" : "mlp.gate_proj.weight"), intermediate_, hidden_);
+    read.up = folder.matrix(at + (is_lfm2_ ? "feed_forward.w3.weight" : "mlp.up_proj.weight"), intermediate_, hidden_);
+    read.down =
+        folder.matrix(at + (is_lfm2_ ? "feed_forward.w2.weight" : "mlp.down_proj.weight"), hidden_, intermediate_);
 }
 
 std::int64_t Decoder::memory_bytes(const models::MemoryLimits& limits) const {
@@ -137,13 +185,56 @@ cellar::Result<Matrix> Decoder::forward(Memory& memory, cellar::Sequence sequenc
     if (is_gemma_) x *= std::sqrt(static_cast<float>(hidden_));
     for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
         const Layer& layer = layers_[static_cast<std::size_t>(i)];
-        const Matrix attended = attend(*pass, i, normed(x, layer.input_norm), first.value);
+        const Matrix attended = mix(*pass, i, normed(x, layer.input_norm), first.value);
         x += is_gemma_ ? normed(attended, layer.attention_norm) : attended;
         const Matrix fed = feed_forward(layer, normed(x, layer.feed_forward_norm));
         x += is_gemma_ ? normed(fed, layer.output_norm) : fed;
     }
     pass->commit();
     return Matrix{normed(x, norm_) * (classifier_.size() != 0 ? classifier_ : embedding_).transpose()};
+}
+
+/// Attention, or a convolution.
+Matrix Decoder::mix(cellar::PassOf<Memory>& pass, int index, const Matrix& x, int first) const {
+    const Layer& layer = layers_[static_cast<std::size_t>(index)];
+    Matrix mixed;
+    if (layer.convolution.size() != 0) {
+        mixed = convolve(pass, index, x);
+    } else if (layer.latent.empty()) {
+        mixed = attend(pass, index, x, first);
+    } else {
+        mixed = layer.latent.forward(
+            x, [&](Matrix& rows) { rotate(rows, model_.layers[static_cast<std::size_t>(index)], first); },
+            [&](const Matrix& queries, const Matrix& keys) { return attend(pass, index, queries, keys, Matrix{}); });
+    }
+    Matrix out = mixed * layer.output.transpose();
+    if (layer.output_bias.size() != 0) out.rowwise() += layer.output_bias;
+    return out;
+}
+
+/// Of LFM2: over the inputs of a few tokens, which are gated before and after.
+Matrix Decoder::convolve(cellar::PassOf<Memory>& pass, int index, const Matrix& x) const {
+    const Layer& layer = layers_[static_cast<std::size_t>(index)];
+    const Matrix projected = x * layer.convolution_input.transpose();
+    const Matrix inputs = projected.leftCols(hidden_).cwiseProduct(projected.rightCols(hidden_));
+    const Eigen::Index recent = layer.convolution.cols() - 1;
+    Matrix out(x.rows(), hidden_);
+    pass.visit(index, [&](auto& own, int layer_of_member) {
+        if constexpr (requires { own.micro_batches(); }) {
+            for (const cellar::MicroBatch& micro_batch : own.micro_batches()) {
+                const auto state = own.template get<RecentInputs>(layer_of_member, micro_batch);
+                Eigen::Map<Matrix> rows{&state(0, 0, 0), recent, hidden_};
+                for (const int token : micro_batch.tokens(0)) {
+                    Matrix seen(recent + 1, hidden_);
+                    seen << rows, inputs.row(token);
+                    out.row(token) = seen.cwiseProduct(layer.convolution.transpose()).colwise().sum();
+                    rows = seen.bottomRows(recent);
+                }
+                own.put(layer_of_member, micro_batch);
+            }
+        }
+    });
+    return out.cwiseProduct(projected.middleCols(hidden_, hidden_));
 }
 
 Matrix Decoder::attend(cellar::PassOf<Memory>& pass, int index, const Matrix& x, int first) const {
@@ -166,23 +257,35 @@ Matrix Decoder::attend(cellar::PassOf<Memory>& pass, int index, const Matrix& x,
     }
     rotate(queries, description, first);
     rotate(keys, description, first);
-    Matrix out(x.rows(), queries.cols());
-    const cellar::AttentionOptions options{.scale = static_cast<float>(description.scale),
-                                           .soft_cap = static_cast<float>(description.soft_cap)};
-    pass.visit(index, [&](auto& own, int layer_of_member) {
-        if constexpr (requires { own.history(); }) { // every layer has a cache
-            own.put(layer_of_member, heads_of(keys, dim), heads_of(values, dim));
-            cellar::attend(own, layer_of_member, heads_of(queries, dim),
-                           cellar::contiguous_view(out.data(), out.rows(), description.heads, dim), options);
-        }
-    });
-    return out * layer.output.transpose();
+    return attend(pass, index, queries, keys, values);
 }
 
-/// Pair i is the elements i and i + pairs of a head.
+/// Stores keys and values, and attends for the queries. Without values: they are the first elements of the keys.
+Matrix Decoder::attend(cellar::PassOf<Memory>& pass, int index, const Matrix& queries, const Matrix& keys,
+                       const Matrix& values) const {
+    const Layer& layer = layers_[static_cast<std::size_t>(index)];
+    const models::LayerDescription& description = model_.layers[static_cast<std::size_t>(index)];
+    const int dim = description.shape.key_dim;
+    const int value_dim = values.size() == 0 ? description.rope.begin : dim;
+    Matrix out(queries.rows(), description.heads * value_dim);
+    const cellar::AttentionOptions options{.scale = static_cast<float>(description.scale),
+                                           .soft_cap = static_cast<float>(description.soft_cap),
+                                           .sinks = {layer.sinks.data(), static_cast<std::size_t>(layer.sinks.size())}};
+    pass.visit(index, [&](auto& own, int layer_of_member) {
+        if constexpr (requires { own.history(); }) {
+            own.put(layer_of_member, heads_of(keys, dim), heads_of(values, value_dim));
+            cellar::attend(own, layer_of_member, heads_of(queries, dim),
+                           cellar::contiguous_view(out.data(), out.rows(), description.heads, value_dim), options);
+        }
+    });
+    return out;
+}
+
+/// Pair i is the elements i and i + pairs of those that are rotated, or 2 i and 2 i + 1.
 void Decoder::rotate(Matrix& rows, const models::LayerDescription& layer, int first) const {
     const std::vector<double> frequencies = models::frequencies(layer.rope);
     const auto pairs = static_cast<Eigen::Index>(frequencies.size());
+    const bool are_neighbours = layer.rope.pairing == models::Pairing::interleaved;
     const auto factor = static_cast<float>(layer.rope.attention_factor);
     for (Eigen::Index row = 0; row < rows.rows(); ++row) {
         for (Eigen::Index pair = 0; pair < pairs; ++pair) {
@@ -190,8 +293,9 @@ void Decoder::rotate(Matrix& rows, const models::LayerDescription& layer, int fi
             const float cosine = static_cast<float>(std::cos(angle)) * factor;
             const float sine = static_cast<float>(std::sin(angle)) * factor;
             for (Eigen::Index head = 0; head < rows.cols(); head += layer.shape.key_dim) {
-                float& a = rows(row, head + pair);
-                float& b = rows(row, head + pair + pairs);
+                const Eigen::Index begin = head + layer.rope.begin;
+                float& a = rows(row, begin + (are_neighbours ? 2 * pair : pair));
+                float& b = rows(row, begin + (are_neighbours ? 2 * pair + 1 : pair + pairs));
                 const float rotated = a * cosine - b * sine;
                 b = b * cosine + a * sine;
                 a = rotated;
@@ -207,6 +311,8 @@ Matrix Decoder::normed(const Matrix& x, const RowVector& weight) const {
 }
 
 Matrix Decoder::feed_forward(const Layer& layer, const Matrix& x) const {
+    if (!layer.experts.empty()) return layer.experts.forward(x);
+    if (!layer.grouped_experts.empty()) return layer.grouped_experts.forward(x);
     Matrix gate = x * layer.gate.transpose();
     const Matrix up = x * layer.up.transpose();
     if (is_gemma_) { // GELU, by a hyperbolic tangent

@@ -35,6 +35,13 @@ ModelFolder::ModelFolder(const std::string& path) : path_{path}, config_(read_js
     for (const std::string& name : names) files_.push_back(llama::Safetensors::read(path_of(name)));
 }
 
+int ModelFolder::integer(const char* key) const {
+    const nlohmann::json& json = config_.contains("text_config") ? config_.at("text_config") : config_;
+    const auto found = json.find(key);
+    if (found != json.end() && found->is_number_integer() && *found > 0 && *found < (1 << 24)) return *found;
+    throw llama::FileError{path_of("config.json"), llama::in_quotes(key) + " is missing, or not a positive integer"};
+}
+
 bool ModelFolder::has(const std::string& name) const {
     return std::any_of(files_.begin(), files_.end(), [&](const auto& file) { return file.has(name); });
 }
@@ -48,6 +55,15 @@ std::vector<float> ModelFolder::tensor(const std::string& name, const std::vecto
 llama::Matrix ModelFolder::matrix(const std::string& name, std::int64_t rows, std::int64_t columns) const {
     const std::vector<float> values = tensor(name, {rows, columns});
     return Eigen::Map<const llama::Matrix>(values.data(), rows, columns);
+}
+
+std::vector<llama::Matrix> ModelFolder::matrices(const std::string& name, std::int64_t count, std::int64_t rows,
+                                                 std::int64_t columns) const {
+    const std::vector<float> values = tensor(name, {count, rows, columns});
+    std::vector<llama::Matrix> all;
+    for (std::int64_t i = 0; i < count; ++i)
+        all.emplace_back(Eigen::Map<const llama::Matrix>(values.data() + i * rows * columns, rows, columns));
+    return all;
 }
 
 llama::RowVector ModelFolder::vector(const std::string& name, std::int64_t size) const {

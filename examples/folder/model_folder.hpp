@@ -18,10 +18,15 @@ public:
     explicit ModelFolder(const std::string& path);
 
     const nlohmann::json& config() const { return config_; }
+    /// A number of the config, or of that of its text part, above 0 and less than 2^24.
+    int integer(const char* key) const;
     std::string path_of(const std::string& file) const { return path_ + "/" + file; }
 
     bool has(const std::string& name) const;
     llama::Matrix matrix(const std::string& name, std::int64_t rows, std::int64_t columns) const;
+    /// Those that a tensor [count, rows, columns] consists of.
+    std::vector<llama::Matrix> matrices(const std::string& name, std::int64_t count, std::int64_t rows,
+                                        std::int64_t columns) const;
     llama::RowVector vector(const std::string& name, std::int64_t size) const;
 
 private:

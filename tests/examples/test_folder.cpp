@@ -80,17 +80,70 @@ void check_layer(Pass& pass, int layer, const cellar::LayerShape& shape, const S
     CHECK(largest_error(rows_of(pass.values(layer), cells, first), expected.tensor(at + "values", extents)) < 1e-5);
 }
 
+/// The same for a layer of DeepSeek, whose stored latents become what transformers stores: for each head the elements of
+/// keys that are not rotated, the rotated ones, those of even places first, and values.
+template <class Pass>
+void check_latents(Pass& pass, int layer, const cellar::models::LayerDescription& description, const Matrix& expand,
+                   const Safetensors& expected, const std::string& at) {
+    pass.mark_put(layer);
+    std::vector<cellar::Cell> cells;
+    for (const cellar::CellRange& run : pass.visible(0))
+        for (cellar::Cell cell = run.first; cell < run.first + run.count; ++cell) cells.push_back(cell);
+    cells.pop_back(); // the token's own
+    const int latent = description.rope.begin;
+    const int rotary = description.rope.dims;
+    const auto rows = rows_of(pass.keys(layer), cells, pass.history().first);
+    const Eigen::Map<const Matrix> stored{rows.data(), std::ssize(cells), latent + rotary};
+    constexpr int plain = 8, value = 6;
+    std::vector<float> keys, values;
+    for (int head = 0; head < description.heads; ++head) {
+        const Matrix expanded =
+            stored.leftCols(latent) * expand.middleRows(head * (plain + value), plain + value).transpose();
+        for (Eigen::Index row = 0; row < stored.rows(); ++row) {
+            for (int i = 0; i < plain; ++i) keys.push_back(expanded(row, i));
+            for (const int odd : {0, 1})
+                for (int i = odd; i < rotary; i += 2) keys.push_back(stored(row, latent + i));
+            for (int i = 0; i < value; ++i) values.push_back(expanded(row, plain + i));
+        }
+    }
+    CHECK(largest_error(keys, expected.tensor(at + "keys", {description.heads, std::ssize(cells), plain + rotary}))
+          < 1e-5);
+    CHECK(largest_error(values, expected.tensor(at + "values", {description.heads, std::ssize(cells), value})) < 1e-5);
+}
+
+/// Compares the inputs that a convolution remembers with those of transformers' cache, which has one more.
+template <class Pass>
+void check_inputs(Pass& pass, int layer, const cellar::models::StateDescription& stored, const Safetensors& expected,
+                  const std::string& at) {
+    const auto state = pass.template get<folder::RecentInputs>(layer, pass.micro_batches()[0]);
+    const int taps = stored.extents[0] + 1;
+    const int width = stored.extents[1];
+    const std::vector<float> found(&state(0, 0, 0), &state(0, 0, 0) + (taps - 1) * width);
+    const std::vector<float> all = expected.tensor(at + "inputs", {taps, width});
+    CHECK(largest_error(found, {all.begin() + width, all.end()}) < 1e-5);
+}
+
 /// The same for all layers, before the next token.
-void check_memory(Memory& memory, const Decoder& decoder, const Safetensors& expected, const std::string& step) {
+void check_memory(Memory& memory, const Decoder& decoder, const ModelFolder& folder, const Safetensors& expected,
+                  const std::string& step) {
     auto pass = memory.begin(cellar::BatchBuilder{cellar::Sequence{0}, memory.next(cellar::Sequence{0}), 1});
     REQUIRE(pass);
     int compared = 0;
     for (int layer = 0; layer < memory.layers(); ++layer) {
         CAPTURE(layer);
-        const auto& shape = decoder.description().layers[static_cast<std::size_t>(layer)].shape;
+        const auto& description = decoder.description().layers[static_cast<std::size_t>(layer)];
+        const std::string at = step + "layer" + std::to_string(layer) + ".";
         pass->visit(layer, [&](auto& own, int index) {
             if constexpr (requires { own.history(); }) {
-                check_layer(own, index, shape, expected, step + "layer" + std::to_string(layer) + ".");
+                if (description.shape.value_dim == 0) {
+                    const std::string name = "model.layers." + std::to_string(layer) + ".self_attn.kv_b_proj.weight";
+                    check_latents(own, index, description, folder.matrix(name, std::int64_t{4} * 14, 16), expected, at);
+                } else {
+                    check_layer(own, index, description.shape, expected, at);
+                }
+                ++compared;
+            } else if constexpr (requires { own.micro_batches(); }) {
+                check_inputs(own, index, description.state[0], expected, at);
                 ++compared;
             }
         });
@@ -100,20 +153,25 @@ void check_memory(Memory& memory, const Decoder& decoder, const Safetensors& exp
 
 /// All steps of the text, in a sequence.
 void check_text(const char* name, cellar::Sequence sequence, bool contents) {
+    std::vector<int> steps{7, 1, 1, 12, 1, 3, 5};
+    if (name == std::string{"lfm2"}) { // transformers' convolutions go on by single tokens
+        steps.assign(24, 1);
+        steps[0] = 7;
+    }
     const ModelFolder folder{path_of(name)};
     const Decoder decoder{folder};
     const Safetensors expected = Safetensors::read(path_of(name) + "/expected.safetensors");
     Memory memory = decoder.make_memory(limits);
     CHECK(memory.bytes() == decoder.memory_bytes(limits));
     int number = 0;
-    for (const int count : {7, 1, 1, 12, 1, 3, 5}) {
+    for (const int count : steps) {
         const std::string step = "step" + std::to_string(number++) + ".";
         CAPTURE(step);
         const auto logits = decoder.forward(memory, sequence, memory.next(sequence), tokens_of(expected, step, count));
         REQUIRE(logits);
         const std::vector<float> found(logits->data(), logits->data() + logits->size());
         CHECK(largest_difference(found, expected.tensor(step + "logits", {count, decoder.vocabulary()})) < 1e-4);
-        if (contents) check_memory(memory, decoder, expected, step);
+        if (contents) check_memory(memory, decoder, folder, expected, step);
     }
 }
 
@@ -150,7 +208,7 @@ private:
 } // namespace
 
 TEST_CASE("folder: logits are those of transformers, and memories hold what its caches hold, step by step") {
-    for (const char* const name : {"llama", "mistral", "qwen2", "qwen3", "gemma3"}) {
+    for (const char* const name : {"llama", "mistral", "qwen2", "qwen3", "gemma3", "gpt_oss", "lfm2", "deepseek_v3"}) {
         CAPTURE(name);
         check_text(name, cellar::Sequence{0}, true);
         check_text(name, cellar::Sequence{1}, false);
@@ -193,7 +251,9 @@ TEST_CASE("folder: files that are missing or wrong are refused with a sentence")
     changed.change({{"intermediate_size", 48}, {"model_type", "gpt_oss"}});
     CHECK(changed.refusal() != "none");
     changed.change({{"model_type", "granite"}});
-    CHECK(changed.refusal() == "the model is a 'granite', expected llama, mistral, qwen2, qwen3 or gemma3_text");
+    CHECK(changed.refusal()
+          == "the model is a 'granite', expected llama, mistral, qwen2, qwen3, gemma3_text, gpt_oss, lfm2 "
+             "or deepseek_v3");
     std::ofstream{changed.path() + "/config.json"} << "{";
     CHECK(changed.refusal() == "changed_qwen3/config.json: not a JSON object");
     std::ofstream{changed.path() + "/model.safetensors.index.json"} << R"({"weight_map": {"a": "../b"}})";

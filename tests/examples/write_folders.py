@@ -3,11 +3,14 @@
 """Writes the folders in tests/examples/folders: tiny models with random weights, made and run by `transformers`, and
 tokenizers trained by `tokenizers`.
 
-usage: scripts/sandbox --with "python3-torch python3-transformers" tests/examples/write_folders.py
+usage: scripts/sandbox --with "python3-torch python3-transformers" tests/examples/write_folders.py [NAME...]
+
+With names, only these models.
 
 The tokens of words-llama3 are also those of the model llama. A model's folder has config.json, the weights in bf16, in one file or in several, and expected.safetensors: for each
 step of one text its `tokens` and `logits`, and the keys and values of each layer of transformers' own cache after it,
-[heads, tokens, dim].
+[heads, tokens, dim]; of a convolution its `inputs`, [taps, width], of which ours are the last ones. transformers'
+convolutions take single tokens after the first step.
 """
 import json
 import sys
@@ -16,7 +19,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
-from transformers import DynamicCache, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
+from transformers import DeepseekV3Config, DeepseekV3ForCausalLM, DynamicCache, Gemma3ForCausalLM, Gemma3TextConfig, GptOssConfig, GptOssForCausalLM
+from transformers import Lfm2Config, Lfm2ForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 FOLDERS = Path(__file__).parent / "folders"
@@ -36,6 +40,19 @@ MODELS = {
     "gemma3": (Gemma3ForCausalLM, Gemma3TextConfig(
         **COMMON, num_hidden_layers=5, head_dim=8, sliding_window=8, sliding_window_pattern=3,
         query_pre_attn_scalar=12, rope_scaling={"rope_type": "linear", "factor": 2.0})),
+    "gpt_oss": (GptOssForCausalLM, GptOssConfig(
+        **COMMON, num_hidden_layers=2, head_dim=8, sliding_window=8, num_local_experts=4, num_experts_per_tok=2,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 150000.0, "factor": 4.0, "beta_fast": 32.0,
+                         "beta_slow": 1.0, "truncate": False, "original_max_position_embeddings": 16})),
+    "deepseek_v3": (DeepseekV3ForCausalLM, DeepseekV3Config(
+        **{**COMMON, "num_key_value_heads": 4}, num_hidden_layers=2, moe_intermediate_size=16, n_routed_experts=8,
+        n_group=4, topk_group=2, num_experts_per_tok=3, first_k_dense_replace=1, q_lora_rank=12, kv_lora_rank=16,
+        qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
+        rope_parameters={"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "mscale": 1.0,
+                         "mscale_all_dim": 0.7, "original_max_position_embeddings": 16})),
+    "lfm2": (Lfm2ForCausalLM, Lfm2Config(
+        **COMMON, num_hidden_layers=3, conv_L_cache=3, layer_types=["conv", "conv", "full_attention"],
+        block_multiple_of=16, rope_parameters={"rope_type": "default", "rope_theta": 10000.0})),
 }
 STEPS = [7, 1, 1, 12, 1, 3, 5]
 
@@ -45,23 +62,30 @@ def write_model(name, model_class, config):
     config._attn_implementation = "eager"
     model = model_class(config).eval()
     with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:  # norms are not all alike
+        for parameter_name, parameter in model.named_parameters():
+            if parameter.dim() == 1 or "bias" in parameter_name:  # norms are not all alike
                 parameter.add_(torch.rand_like(parameter) - 0.5)
             parameter.copy_(parameter.to(torch.bfloat16).float())
+        for buffer_name, buffer in model.named_buffers():
+            if "correction" in buffer_name:
+                buffer.copy_((torch.rand_like(buffer) - 0.5).to(torch.bfloat16).float())
     folder = FOLDERS / name
     expected = {}
     cache = DynamicCache(config=config)
-    tokens = torch.randint(3, config.vocab_size, (1, sum(STEPS)))
+    steps = [7] + 23 * [1] if name == "lfm2" else STEPS
+    tokens = torch.randint(3, config.vocab_size, (1, sum(steps)))
     begin = 0
     with torch.no_grad():
-        for step, count in enumerate(STEPS):
+        for step, count in enumerate(steps):
             batch = tokens[:, begin:begin + count]
             begin += count
             logits = model(batch, past_key_values=cache, use_cache=True).logits
             expected[f"step{step}.tokens"] = batch[0].float()
             expected[f"step{step}.logits"] = logits[0].clone()
             for index, layer in enumerate(cache.layers):
+                if not hasattr(layer, "keys") or layer.keys is None:
+                    expected[f"step{step}.layer{index}.inputs"] = layer.conv_states[0].T.clone().contiguous()
+                    continue
                 expected[f"step{step}.layer{index}.keys"] = layer.keys[0].clone().contiguous()
                 expected[f"step{step}.layer{index}.values"] = layer.values[0].clone().contiguous()
     folder.mkdir(parents=True, exist_ok=True)
@@ -127,7 +151,10 @@ def write_tokenizer(name, tokenizer, trainer, adds_begin, corpus):
 
 def main():
     for name, (model_class, config) in MODELS.items():
-        write_model(name, model_class, config)
+        if not sys.argv[1:] or name in sys.argv[1:]:
+            write_model(name, model_class, config)
+    if sys.argv[1:]:
+        return
     corpus = (Path(__file__).parents[2] / "LICENSE").read_text().splitlines()
     corpus.append("\u65e5\u672c\u8a9e \u65e5\u672c \u041f\u0440\u0438\u0432\u0435\u0442 caf\u00e9 \n\n\n    ")
     for name, split, adds_begin in [("words-llama3", LLAMA3, True), ("words-qwen", QWEN, False), ("words-smollm", None, False)]:
