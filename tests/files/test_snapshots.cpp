@@ -8,6 +8,9 @@
 #include "made_files.hpp"
 #include "violations.hpp"
 #include <cellar/files/snapshot_file.hpp>
+#include <cellar/format/blocks.hpp>
+#include <cellar/format/fp8.hpp>
+#include <cellar/format/rotated.hpp>
 
 #include <doctest/doctest.h>
 
@@ -237,6 +240,37 @@ TEST_CASE("formats of one plane and of two go through files as they are, and bec
     fill(plain_keys);
     CHECK(refusal(saved(plain_keys, plain_keys.snapshot(Sequence{0}).value()), from)
           == "f: it has no layers.0.key_scales, expected [5, 2, 1]");
+}
+
+TEST_CASE("floats of 8 bits have the types of safetensors, and a rotation is part of a format's name") {
+    const CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = 64};
+    const CacheLimits limits{.sequences = 2, .capacity = 16, .batch = 8};
+    const auto make = [&]<class Layout>(Layout) {
+        return Cache<Layout, FullCausal, UnrotatedShift, HostBackend>{shape, limits};
+    };
+    auto from = make(StandardV<fp8_e4m3, Rotated<Hadamard<64>, q8_0>>{});
+    auto pass = from.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
+    std::vector<float> rows(3 * 64);
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i % 97) - 40;
+    pass.put(0, rows, rows);
+    pass.commit();
+    const Bytes file = saved(from, from.snapshot(Sequence{0}).value());
+
+    Disk disk;
+    disk.put("f", file);
+    const auto reader = FileReader::open("f", {.files = &disk}).value();
+    CHECK(reader.find("layers.0.keys")->dtype == Dtype::f8_e4m3);
+    CHECK(reader.find("layers.0.keys")->shape == std::vector<std::uint64_t>{3, 1, 64});
+    CHECK(*reader.metadata("formats.layers.0.values") == "hadamard64.q8_0");
+
+    // What a number means does not depend on how larger ones were rounded to it.
+    auto same = make(Blocked<Fp8E4m3<Overflow::is_special>, 4, Rotated<Hadamard<64>, q8_0>>{});
+    REQUIRE(same.restore(Sequence{1}, loaded(file, same).value()));
+    CHECK(saved(same, same.snapshot(Sequence{1}).value()) == file);
+    auto unrotated = make(StandardV<fp8_e4m3, q8_0>{});
+    CHECK(refusal(file, unrotated) == "f: its layers.0.values has elements of type 'hadamard64.q8_0', expected q8_0");
+    auto other = make(StandardV<fp8_e5m2, Rotated<Hadamard<64>, q8_0>>{});
+    CHECK(refusal(file, other) == "f: its layers.0.keys has elements of type F8_E4M3, expected F8_E5M2");
 }
 
 TEST_CASE("a window is loaded by a window that it covers, and refused by one that sees more") {

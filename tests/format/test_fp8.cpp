@@ -93,6 +93,19 @@ TEST_CASE("fp8 that saturates stores the nearest number") {
     check_nearest<fp8_e5m2>(5, 2, 0x7b);
 }
 
+TEST_CASE("attention multiplies what is decoded, of all patterns") {
+    const auto check = []<class F>() {
+        std::vector<half> codes(256);
+        float factor = 0;
+        F::unpack(all_patterns(), codes, {&factor, 1});
+        std::vector<float> products;
+        for (const half code : codes) products.push_back(static_cast<float>(code) * factor);
+        CHECK(cellar_test::same_bits(products, decoded<F>(all_patterns())));
+    };
+    check.template operator()<fp8_e4m3>();
+    check.template operator()<fp8_e5m2>();
+}
+
 TEST_CASE("infinities saturate or stay special, and NaNs stay NaNs") {
     const std::vector<float> values{infinity, -infinity, 1e30F, -465.0F, std::nanf(""), -std::nanf("")};
     CHECK(encoded<fp8_e4m3>(values) == std::vector<std::uint8_t>{0x7e, 0xfe, 0x7e, 0xfe, 0x7f, 0xff});

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "formats.hpp"
+#include <cellar/format/affine.hpp>
+#include <cellar/format/blocks.hpp>
+#include <cellar/format/fp4.hpp>
+#include <cellar/format/fp8.hpp>
+#include <cellar/format/int8.hpp>
+#include <cellar/format/rotated.hpp>
 #include <cellar/layout/layout.hpp>
 
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <type_traits>
 
 using namespace cellar;
@@ -85,3 +93,36 @@ static_assert(!LayoutPolicy<BlocksAcross>);
 static_assert(LayoutPolicy<UserDefined>);
 static_assert(!LayoutPolicy<WrongElement>);
 static_assert(!LayoutPolicy<WrongMapping>);
+
+// The library's formats, with the bytes that other programs expect.
+static_assert(
+    StorageFormat<
+        q8_0> && StorageFormat<q4_0> && StorageFormat<q4_1> && StorageFormat<q5_0> && StorageFormat<q5_1> && StorageFormat<iq4_nl> && StorageFormat<mxfp4> && StorageFormat<nvfp4> && StorageFormat<fp8_e4m3> && StorageFormat<fp8_e5m2> && StorageFormat<int8_per_head> && StorageFormat<Affine<3, 32>>);
+static_assert(LayoutPolicy<StandardV<q8_0, Rotated<Hadamard<64>, q4_0>>> && LayoutPolicy<PermutedV<q8_0, half>>);
+static_assert(detail::values_per_rotation<q8_0> == 1 && detail::values_per_rotation<half> == 1
+              && detail::values_per_rotation<Rotated<Hadamard<64>, q8_0>> == 64);
+static_assert(detail::has_scale_plane<
+                  Rotated<Hadamard<2>, int8_per_head>> && !detail::has_scale_plane<Rotated<Hadamard<2>, half>>);
+
+namespace {
+
+template <int N>
+concept has_transform = requires {
+    typename Hadamard<N>;
+};
+template <int Bits, int Group>
+concept has_groups = requires {
+    typename Affine<Bits, Group>;
+};
+struct WithoutUndo {
+    static constexpr int values_per_rotation = 2;
+    static constexpr std::string_view name = "without_undo";
+    static void rotate(std::span<float>) {}
+};
+
+} // namespace
+
+static_assert(has_transform<2> && has_transform<1024>);
+static_assert(!has_transform<1> && !has_transform<48> && !has_transform<2048>);
+static_assert(has_groups<3, 32> && !has_groups<5, 32> && !has_groups<4, 16>);
+static_assert(HeadRotation<Hadamard<8>> && !HeadRotation<WithoutUndo> && !HeadRotation<q8_0>);
