@@ -406,12 +406,13 @@ struct PackedTile {
         const cellar::CellsHeadsDims mapping{cells, 1, dim};
         const Keys key_source{mapping, key_rows.elements.data(), dim};
         const Values value_source{mapping, value_rows.elements.data(), dim};
-        const RowKernels<Key> key_kernels = rows_in_memory<Key>();
-        const RowKernels<Value> value_kernels = rows_in_memory<Value>();
         const FloatKernels vectors = floats_in_memory();
-        Floats room(2 * tile_cells * static_cast<std::size_t>(wide));
-        TileRows<Keys> of_keys{key_source, key_kernels, vectors.rows, room.data()};
-        TileRows<Values> of_values{value_source, value_kernels, vectors.rows, room.data() + tile_cells * wide};
+        const typename TileRows<Keys>::Kernels key_kernels{rows_in_memory<Key>(), vectors.rows};
+        const typename TileRows<Values>::Kernels value_kernels{rows_in_memory<Value>(), vectors.rows};
+        Bytes room{2 * tile_cells * wide * std::int64_t{sizeof(float)}};
+        ScratchArrays rooms{room.data()};
+        TileRows<Keys> of_keys{key_source, key_kernels, rows, rooms};
+        TileRows<Values> of_values{value_source, value_kernels, rows, rooms};
         Tile tile;
         for (int c = 0; c < cells; ++c) tile.cells[tile.count++] = cellar::Cell{c};
 

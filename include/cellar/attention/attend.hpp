@@ -9,6 +9,7 @@
 #include <cellar/attention/detail/attention_source.hpp>
 #include <cellar/attention/detail/encoded_rows.hpp>
 #include <cellar/attention/detail/tile_kernels.hpp>
+#include <cellar/attention/detail/unpacked_rows.hpp>
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/attention_work.hpp>
 #include <cellar/base/contract.hpp>

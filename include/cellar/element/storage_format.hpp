@@ -5,6 +5,7 @@
 #include <cellar/element/element.hpp>
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -103,6 +104,22 @@ concept is_format =
 ///
 /// Law: encoding what was decoded changes no value by more than encoding did. `encode` and `decode` do not throw. A
 /// head has at most 1024 values, a multiple of `values_per_unit`, of `values_per_scale` and of `values_per_rotation`.
+///
+/// `attend` reads any format. It is faster with one that also says how its units are unpacked to codes, bytes or halves
+/// that `attend` multiplies without decoding them:
+/// - `code`: `std::int8_t` or `half`.
+/// - `values_per_factor`: value i of a head is codes[i] * factors[i / values_per_factor]. A multiple of 16, or
+///   `whole_head`; with codes of `half`, `whole_head`.
+/// - `factor`: the type of factors, `float` or `half`; `float` if there is no such member.
+/// - `has_offsets`: true if offsets[i / values_per_factor], of the same type, are added to the values.
+/// - `unpack(units, codes, factors)`, with `scales` behind the units, and `offsets` behind the factors, if there are
+///   any: what one head unpacks to. Loops of constant length over a unit's values become vector instructions.
+///
+/// If `unit` is `code`, units are the codes and scales the factors, and there is no `unpack`. If a unit has the members
+/// `scale`, the factor, and `steps`, the codes, `attend` reads these where they are.
+///
+/// A format may store rotated heads in another format, `stored`: it then has a type `rotation`, with `rotate(head)` and
+/// `undo(head)`, an orthogonal map. `attend` rotates queries, and undoes the rotation of results.
 template <class F>
 concept StorageFormat = detail::is_format<detail::format_of<F>>;
 
@@ -146,6 +163,84 @@ template <StorageFormat F>
 constexpr int scales_in(int dim) {
     return ScaleOf<F>::values != whole_head ? dim / ScaleOf<F>::values : dim == 0 ? 0 : 1;
 }
+
+/// A format that can be unpacked to codes.
+template <class F>
+concept unpacks_codes = requires {
+    typename F::code;
+    requires std::same_as<typename F::code, std::int8_t> || std::same_as<typename F::code, half>;
+};
+/// Units are the codes, scales the factors.
+template <class F>
+concept stores_codes = unpacks_codes<F> && has_second_plane<F> && std::same_as<typename F::code, typename F::unit>;
+
+/// Each unit has its codes and their factor.
+template <class F>
+concept stores_steps = unpacks_codes<F> && requires(const typename F::unit& unit) {
+    requires std::same_as<decltype(F::unit::steps), typename F::code[std::size_t{F::values_per_unit}]>;
+    requires std::same_as<decltype(F::unit::scale), typename F::factor>;
+    requires F::values_per_factor == F::values_per_unit;
+    requires !has_second_plane<F>;
+};
+
+/// The values that one factor serves.
+template <unpacks_codes F>
+constexpr int values_per_factor() {
+    if constexpr (stores_codes<F>) {
+        return F::values_per_scale;
+    } else {
+        return F::values_per_factor;
+    }
+}
+template <class F>
+struct FactorOf {
+    using type = float;
+};
+template <class F>
+    requires requires {
+        typename F::factor;
+    }
+struct FactorOf<F> {
+    using type = typename F::factor;
+};
+template <unpacks_codes F>
+using factor_of = typename std::conditional_t<stores_codes<F>, ScaleOf<F>, FactorOf<F>>::type;
+
+/// The factors of a head of `dim` values.
+template <unpacks_codes F>
+constexpr std::int64_t factors_in(std::int64_t dim) {
+    constexpr int values = values_per_factor<F>();
+    return values == whole_head ? 1 : dim / values;
+}
+/// Of a head, at most.
+template <unpacks_codes F>
+inline constexpr int max_factors = static_cast<int>(factors_in<F>(max_encoded_dim));
+
+template <class F>
+inline constexpr bool has_offsets = false;
+template <class F>
+    requires requires {
+        F::has_offsets;
+    }
+inline constexpr bool has_offsets<F> = F::has_offsets;
+
+/// A format that rotates heads, and stores them in another format.
+template <class F>
+concept rotates_heads = requires {
+    typename F::stored;
+    typename F::rotation;
+};
+template <class F>
+struct UnrotatedFormat {
+    using type = F;
+};
+template <rotates_heads F>
+struct UnrotatedFormat<F> {
+    using type = typename F::stored;
+};
+/// The format of the units, but for a rotation.
+template <class F>
+using unrotated_format = typename UnrotatedFormat<F>::type;
 
 } // namespace detail
 

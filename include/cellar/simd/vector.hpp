@@ -14,7 +14,7 @@ struct bfloat16;
 
 /// Vectors of floats, one type for each level of instructions. Nothing but the compilers' builtins and assembly:
 /// <immintrin.h> and <arm_neon.h> cost every translation unit up to half a second. Each type has
-///   load(from): as many floats as it has lanes, from float, half or bfloat16,
+///   load(from): as many floats as it has lanes, from float, half, bfloat16 or bytes with a sign,
 ///   store(first, second, a, b): two vectors to float, half or bfloat16, rounded as by `static_cast`,
 ///   in_register(v): v, which the compiler must not load anew for each use.
 /// operations.hpp makes the rest of these.
@@ -45,6 +45,10 @@ struct BaselineVector {
         Floats floats;
         std::memcpy(&floats, from, sizeof(floats));
         return floats;
+    }
+    static Floats load(const std::int8_t* from) {
+        return Floats{static_cast<float>(from[0]), static_cast<float>(from[1]), static_cast<float>(from[2]),
+                      static_cast<float>(from[3])};
     }
     static void store(float* first, float* second, Floats a, Floats b) {
         std::memcpy(first, &a, sizeof(a));
@@ -147,6 +151,11 @@ struct Avx2Vector {
 #endif
         return reinterpret_cast<Floats>(__builtin_ia32_pshufb256(reinterpret_cast<Bytes>(twice), upper));
     }
+    CELLAR_INLINE Floats load(const std::int8_t* from) {
+        Ints ints;
+        asm("vpmovsxbd %1, %0" : "=x"(ints) : "m"(*reinterpret_cast<const std::int8_t(*)[lanes]>(from)));
+        return __builtin_convertvector(ints, Floats);
+    }
 
     CELLAR_INLINE void store(float* first, float* second, Floats a, Floats b) {
         std::memcpy(first, &a, sizeof(a));
@@ -234,6 +243,11 @@ struct Avx512Vector {
         return reinterpret_cast<Floats>(reinterpret_cast<Ints>(__builtin_ia32_pmovzxwd512_mask(shorts, Ints{}, 0xffff))
                                         << 16);
 #endif
+    }
+    CELLAR_INLINE Floats load(const std::int8_t* from) {
+        Ints ints;
+        asm("vpmovsxbd %1, %0" : "=v"(ints) : "m"(*reinterpret_cast<const std::int8_t(*)[lanes]>(from)));
+        return __builtin_convertvector(ints, Floats);
     }
     /// Eight elements, and zeros behind them.
     template <class E>

@@ -47,8 +47,8 @@ public:
           plan_{plan},
           floats_{float_kernels(instructions)},
           unit_{Products::unit_pays(plan.max_packed_rows()) ? matrix_kernels(instructions) : MatrixKernels{}},
-          key_kernels_{row_kernels<typename Keys::element_type>(instructions)},
-          value_kernels_{row_kernels<typename Values::element_type>(instructions)},
+          key_kernels_{instructions},
+          value_kernels_{instructions},
           key_dim_{padded_dim(work.shape.key_dim)},
           value_dim_{padded_dim(work.shape.value_dim)} {}
 
@@ -100,8 +100,8 @@ private:
     const AttentionPlan& plan_;
     FloatKernels floats_;
     MatrixKernels unit_;
-    RowKernels<typename Keys::element_type> key_kernels_;
-    RowKernels<typename Values::element_type> value_kernels_;
+    typename TileRows<Keys>::Kernels key_kernels_;
+    typename TileRows<Values>::Kernels value_kernels_;
     std::int64_t key_dim_;
     std::int64_t value_dim_;
     float* parts_ = nullptr;
@@ -113,9 +113,8 @@ class HostAttention<AttentionWork<Keys, Values, Q, Out>>::Worker {
 public:
     Worker(const HostAttention& all, ScratchArrays& arrays)
         : all_{all},
-          keys_{all.work_.keys, all.key_kernels_, all.floats_.rows, arrays.take<float>(tile_cells * all.key_dim_)},
-          values_{all.work_.values, all.value_kernels_, all.floats_.rows,
-                  arrays.take<float>(tile_cells * all.value_dim_)},
+          keys_{all.work_.keys, all.key_kernels_, all.plan_.max_rows(), arrays},
+          values_{all.work_.values, all.value_kernels_, all.plan_.max_rows(), arrays},
           products_{all.floats_, all.unit_, keys_, values_, all.plan_.max_packed_rows(), arrays} {
         const std::int64_t rows = all.plan_.max_rows();
         q_ = arrays.take<float>(rows * all.key_dim_);
@@ -141,6 +140,7 @@ public:
             const auto visit = [&](const Tile& tile, const Tile* next) { add_packed(tile, next, head); };
             go_through(nth, visit);
         } else {
+            keys_.start_queries(q_, block_->rows, AttentionPlan::padded_rows(shape().group()));
             const auto visit = [&](const Tile& tile, const Tile* next) { add_in_place(tile, next); };
             go_through(nth, visit);
         }
@@ -216,6 +216,7 @@ private:
             const StridedView<const Q, 1> from{&q(token.token, query_head, 0), {dim}, {q.stride(2)}};
             convert_view(from, contiguous_view(q_ + row * all_.key_dim_, dim));
         });
+        keys_.rotate_queries(q_, block_->rows);
         if (!rule().needs_head()) return;
         std::fill_n(of_rows_, block_->rows, HeadRule{});
         std::fill_n(queries_, block_->rows, 0);
@@ -285,7 +286,7 @@ private:
 
     // Rows that see all of the tile, whose rows were found.
     void add_rows(int first, int count, const Tile& tile) {
-        keys_.dot(q_ + first * all_.key_dim_, count, tile.count, scores_);
+        keys_.dot(first, count, tile.count, scores_);
         SoftmaxStep softmax = step(first, count, tile, nullptr);
         values_.fetch_in(softmax);
         all_.floats_.softmax(softmax);
@@ -319,10 +320,10 @@ private:
         }
         keys_.start(tile, next);
         values_.start(tile, next);
-        keys_.find(tile, head);
+        keys_.find_to_pack(tile, head);
         products_.multiply(tile.count, scores_, keys_.fetched(next, head));
         all_.floats_.softmax(step(0, block_->rows, tile, all ? nullptr : visible_));
-        values_.find(tile, head);
+        values_.find_to_pack(tile, head);
         if (!products_.add_values(scores_, tile.count, all, rows_.values, values_.fetched(next, head)))
             add_seen_values(tile);
     }
@@ -364,6 +365,7 @@ private:
             const std::int64_t dim = shape().value_dim;
             // Without a weight, values that are not finite do not count.
             for (std::int64_t d = 0; d < dim; ++d) values[d] = end.has_scores() ? values[d] * end.weight : 0;
+            values_.undo_rotation(values, 1);
             const StridedView<Out, 1> to{&work.out(token.token, query_head, 0), {dim}, {work.out.stride(2)}};
             convert_view(StridedView<const float, 1>{values, {dim}, {1}}, to);
             if (work.log_sum_exp.pointer != nullptr) work.log_sum_exp(token.token, query_head) = end.log_sum_exp;

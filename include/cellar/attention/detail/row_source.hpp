@@ -5,6 +5,7 @@
 #include <cellar/attention/detail/tile_kernels.hpp>
 #include <cellar/attention/detail/tile_stream.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/scratch.hpp>
 #include <cellar/element/convert.hpp>
 #include <cellar/layout/mapping.hpp>
 
@@ -48,108 +49,36 @@ struct RowPointers {
     }
 };
 
-/// Gives the rows of some cells to the kernels: in place, where these can load them there, else as floats. `Source`:
-/// `StoredRows`.
+/// Where the rows of a tile lie, and which ones are read after them. Only with contiguous heads.
 template <class Source>
-class TileRows {
+class RowPlaces {
     using E = typename Source::element_type;
 
 public:
-    /// `floats`: room for tile_cells rows, unless `in_place`.
-    TileRows(const Source& source, const RowKernels<E>& own, const RowKernels<float>& as_floats, float* floats)
-        : source_{source}, own_{own}, as_floats_{as_floats}, floats_{floats}, in_place_{is_in_place(source, own)} {
-        if constexpr (contiguous_heads<typename Source::Mapping>)
-            if (source.mapping.heads() > 1) next_head_ = source.mapping(0, 1, 0) - source.mapping(0, 0, 0);
+    explicit RowPlaces(const Source& source) : source_{source} {
+        if (source.mapping.heads() > 1) next_head_ = source.mapping(0, 1, 0) - source.mapping(0, 0, 0);
     }
 
-    static bool is_in_place(const Source& source, const RowKernels<E>& own) {
-        return contiguous_heads<typename Source::Mapping> && own.dot != nullptr && source.dim % row_unit == 0;
-    }
-
-    /// The elements of a row that is converted to floats: a multiple of dim_unit.
-    std::int64_t wide() const { return padded_dim(source_.dim); }
-
-    /// The tile whose rows `find` and `fetch_*` find, and the one that follows it, or null.
+    /// The tile whose rows are found, and the one that follows it, or null.
     void start(const Tile& tile, const Tile* next) {
-        if constexpr (contiguous_heads<typename Source::Mapping>) {
-            if (!in_place_) return;
-            first_.find(source_, tile.cells, tile.count);
-            if (next != nullptr) first_of_next_.find(source_, next->cells, next->count);
-        }
+        first_.find(source_, tile.cells, tile.count);
+        if (next != nullptr) first_of_next_.find(source_, next->cells, next->count);
     }
 
-    /// The tile's rows of one head. None are fetched ahead.
-    void find(const Tile& tile, int head) {
-        if (!in_place_) return read(tile.cells, tile.count, head);
-        rows_ = {first_.rows, head * next_head_};
-        next_ = rows_;
-    }
-    /// The same for some of its cells.
-    void find_some(const Cell* cells, int count, int head) {
-        if (!in_place_) return read(cells, count, head);
-        if constexpr (contiguous_heads<typename Source::Mapping>) {
-            for (int i = 0; i < count; ++i) some_.rows[i] = row_of(source_, cells[i], head);
-            some_.repeat_last(count);
-            rows_ = {some_.rows, 0};
-            next_ = rows_;
-        }
-    }
+    HeadRows<E> rows(int head) const { return {first_.rows, head * next_head_}; }
+    HeadRows<E> rows_of_next(int head) const { return {first_of_next_.rows, head * next_head_}; }
 
-    /// What the next kernel fetches while it works: what is read next, if all heads go through the tile in turn, in the
-    /// order of memory. `next`: null after the last tile.
-    void fetch_after(const Tile* next, int head) {
-        if (!in_place_) return;
+    /// What is read after a head's rows, if all heads go through the tile in turn, in the order of memory. `next`: null
+    /// after the last tile.
+    HeadRows<E> rows_after(const Tile* next, int head) {
         if constexpr (!contiguous_rows<typename Source::Mapping>) {
-            if (head + 1 < source_.mapping.heads()) {
-                next_ = {first_.rows, (head + 1) * next_head_};
-            } else if (next != nullptr) {
-                next_ = {first_of_next_.rows, 0};
-            }
-        } else if (next != nullptr) {
-            fetch_share(*next, head);
+            if (head + 1 < source_.mapping.heads()) return rows(head + 1);
+            if (next != nullptr) return rows_of_next(0);
+        } else {
+            if (next != nullptr) return share_of(*next, head);
         }
+        return rows(head);
     }
-
-    void dot(const float* q, int rows, int count, float* scores) const {
-        if (in_place_) return own_.dot(q, wide(), rows, source_.dim, rows_, next_, count, scores);
-        as_floats_.dot(q, wide(), rows, wide(), float_rows(), float_rows(), count, scores);
-    }
-    /// What the softmax fetches for `add_values`.
-    void fetch_in(SoftmaxStep& step) {
-        if (!in_place_) return;
-        step.fetched = fetched(next_, fetched_by_softmax(step.cells));
-    }
-    /// What kernels of packed rows fetch: the rows of the next tile, for the same head. `next`: null at the end.
-    FetchedRows fetched(const Tile* next, int head) {
-        if (!in_place_ || next == nullptr) return {};
-        return fetched({first_of_next_.rows, head * next_head_}, next->count);
-    }
-    void add_values(const float* weights, int rows, int count, float* out) const {
-        if (in_place_) return own_.add_values(weights, rows, count, rows_, next_, source_.dim, out, wide());
-        as_floats_.add_values(weights, rows, count, float_rows(), float_rows(), wide(), out, wide());
-    }
-    void pack_keys(int count, float* out) const {
-        if (in_place_) return own_.pack_keys(rows_, count, source_.dim, out);
-        as_floats_.pack_keys(float_rows(), count, wide(), out);
-    }
-    bool pack_values(int count, float* out) const {
-        if (in_place_) return own_.pack_values(rows_, count, source_.dim, out);
-        return as_floats_.pack_values(float_rows(), count, wide(), out);
-    }
-
-    /// Of the elements that the kernels read.
-    int pieces() const { return in_place_ ? pieces_of<E> : pieces_of<float>; }
-    bool split_keys(int count, std::byte* out) const {
-        if (in_place_) return own_.split_keys(rows_, count, source_.dim, out);
-        return as_floats_.split_keys(float_rows(), count, wide(), out);
-    }
-    bool split_values(int count, std::byte* out) const {
-        if (in_place_) return own_.split_values(rows_, count, source_.dim, out);
-        return as_floats_.split_values(float_rows(), count, wide(), out);
-    }
-
-private:
-    HeadRows<float> float_rows() const { return {float_pointers_.rows, 0}; }
 
     FetchedRows fetched(HeadRows<E> rows, int count) {
         for (int i = 0; i < count; ++i) fetched_[i] = reinterpret_cast<const std::byte*>(rows[i]);
@@ -158,8 +87,9 @@ private:
         return {.rows = fetched_, .row_bytes = bytes, .lines = count * lines};
     }
 
+private:
     // The head's share of the rows of a tile, in the order of memory.
-    void fetch_share(const Tile& next, int head) {
+    HeadRows<E> share_of(const Tile& next, int head) {
         const int heads = source_.mapping.heads();
         int of_cell = head * next.count / heads;
         int of_head = head * next.count % heads;
@@ -171,8 +101,141 @@ private:
             }
         }
         share_.repeat_last(next.count);
-        next_ = {share_.rows, 0};
+        return {share_.rows, 0};
     }
+
+    const Source& source_;
+    std::ptrdiff_t next_head_ = 0;   // from a row to that of the next head
+    RowPointers<E> first_{};         // of the tile, head 0
+    RowPointers<E> first_of_next_{}; // of the next one
+    RowPointers<E> share_{};         // a head's share of the next one
+    const std::byte* fetched_[tile_cells];
+};
+
+/// In place of them, where heads are not contiguous.
+template <class Source>
+    requires(!contiguous_heads<typename Source::Mapping>)
+class RowPlaces<Source> {
+    using E = typename Source::element_type;
+
+public:
+    explicit RowPlaces(const Source&) {}
+
+    void start(const Tile&, const Tile*) {}
+    HeadRows<E> rows(int) const { return {}; }
+    HeadRows<E> rows_of_next(int) const { return {}; }
+    HeadRows<E> rows_after(const Tile*, int) { return {}; }
+    FetchedRows fetched(HeadRows<E>, int) { return {}; }
+};
+
+/// Gives the rows of some cells to the kernels: in place, where these can load them there, else as floats. `Source`:
+/// `StoredRows`.
+template <class Source>
+class TileRows {
+    using E = typename Source::element_type;
+
+public:
+    struct Kernels {
+        RowKernels<E> own;
+        RowKernels<float> floats;
+
+        explicit Kernels(Instructions instructions)
+            : own{row_kernels<E>(instructions)}, floats{row_kernels<float>(instructions)} {}
+        Kernels(const RowKernels<E>& of_own, const RowKernels<float>& of_floats) : own{of_own}, floats{of_floats} {}
+    };
+
+    /// `rows`: of queries, at most. Without memory, `arrays` count what is needed.
+    TileRows(const Source& source, const Kernels& kernels, std::int64_t /*rows*/, ScratchArrays& arrays)
+        : source_{source},
+          kernels_{kernels},
+          floats_{arrays.take<float>(tile_cells * padded_dim(source.dim))},
+          in_place_{is_in_place(source, kernels.own)},
+          places_{source} {}
+
+    static bool is_in_place(const Source& source, const RowKernels<E>& own) {
+        return contiguous_heads<typename Source::Mapping> && own.dot != nullptr && source.dim % row_unit == 0;
+    }
+
+    /// The elements of a row that is converted to floats: a multiple of dim_unit.
+    std::int64_t wide() const { return padded_dim(source_.dim); }
+
+    /// For formats that rotate heads.
+    static void rotate_queries(float* /*q*/, int /*rows*/) {}
+    static void undo_rotation(float* /*values*/, int /*rows*/) {}
+
+    /// Queries [rows, wide] that `dot` multiplies, those of a head together.
+    void start_queries(const float* q, int /*rows*/, int /*rows_of_head*/) { q_ = q; }
+
+    /// The tile whose rows `find` and `fetch_*` find, and the one that follows it, or null.
+    void start(const Tile& tile, const Tile* next) {
+        if (in_place_) places_.start(tile, next);
+    }
+
+    /// The tile's rows of one head. None are fetched ahead.
+    void find(const Tile& tile, int head) {
+        if (!in_place_) return read(tile.cells, tile.count, head);
+        rows_ = places_.rows(head);
+        next_ = rows_;
+    }
+    /// The same, for `pack_*` and `split_*`.
+    void find_to_pack(const Tile& tile, int head) { find(tile, head); }
+    /// The same for some of its cells.
+    void find_some(const Cell* cells, int count, int head) {
+        if (!in_place_) return read(cells, count, head);
+        if constexpr (contiguous_heads<typename Source::Mapping>) {
+            for (int i = 0; i < count; ++i) some_.rows[i] = row_of(source_, cells[i], head);
+            some_.repeat_last(count);
+            rows_ = {some_.rows, 0};
+            next_ = rows_;
+        }
+    }
+
+    /// What the next kernel fetches while it works. `next`: null after the last tile.
+    void fetch_after(const Tile* next, int head) {
+        if (in_place_) next_ = places_.rows_after(next, head);
+    }
+
+    /// Of queries first, first + 1, ...
+    void dot(int first, int rows, int count, float* scores) const {
+        const float* const q = q_ + first * wide();
+        if (in_place_) return kernels_.own.dot(q, wide(), rows, source_.dim, rows_, next_, count, scores);
+        kernels_.floats.dot(q, wide(), rows, wide(), float_rows(), float_rows(), count, scores);
+    }
+    /// What the softmax fetches for `add_values`.
+    void fetch_in(SoftmaxStep& step) {
+        if (in_place_) step.fetched = places_.fetched(next_, fetched_by_softmax(step.cells));
+    }
+    /// What kernels of packed rows fetch: the rows of the next tile, for the same head. `next`: null at the end.
+    FetchedRows fetched(const Tile* next, int head) {
+        if (!in_place_ || next == nullptr) return {};
+        return places_.fetched(places_.rows_of_next(head), next->count);
+    }
+    void add_values(const float* weights, int rows, int count, float* out) const {
+        if (in_place_) return kernels_.own.add_values(weights, rows, count, rows_, next_, source_.dim, out, wide());
+        kernels_.floats.add_values(weights, rows, count, float_rows(), float_rows(), wide(), out, wide());
+    }
+    void pack_keys(int count, float* out) const {
+        if (in_place_) return kernels_.own.pack_keys(rows_, count, source_.dim, out);
+        kernels_.floats.pack_keys(float_rows(), count, wide(), out);
+    }
+    bool pack_values(int count, float* out) const {
+        if (in_place_) return kernels_.own.pack_values(rows_, count, source_.dim, out);
+        return kernels_.floats.pack_values(float_rows(), count, wide(), out);
+    }
+
+    /// Of the elements that the kernels read.
+    int pieces() const { return in_place_ ? pieces_of<E> : pieces_of<float>; }
+    bool split_keys(int count, std::byte* out) const {
+        if (in_place_) return kernels_.own.split_keys(rows_, count, source_.dim, out);
+        return kernels_.floats.split_keys(float_rows(), count, wide(), out);
+    }
+    bool split_values(int count, std::byte* out) const {
+        if (in_place_) return kernels_.own.split_values(rows_, count, source_.dim, out);
+        return kernels_.floats.split_values(float_rows(), count, wide(), out);
+    }
+
+private:
+    HeadRows<float> float_rows() const { return {float_pointers_.rows, 0}; }
 
     // Reads rows as floats.
     void read(const Cell* cells, int count, int head) {
@@ -184,19 +247,15 @@ private:
     }
 
     const Source& source_;
-    const RowKernels<E>& own_;
-    const RowKernels<float>& as_floats_;
-    float* floats_;
+    const Kernels& kernels_;
+    float* floats_; // [tile_cells, wide]
     bool in_place_;
-    std::ptrdiff_t next_head_ = 0;   // from a row to that of the next head
-    RowPointers<E> first_{};         // of the tile, head 0
-    RowPointers<E> first_of_next_{}; // of the next one
-    RowPointers<E> some_{};          // of some cells of the tile
-    RowPointers<E> share_{};         // a head's share of the next one
+    const float* q_ = nullptr;
+    RowPlaces<Source> places_;
+    RowPointers<E> some_{}; // of some cells of the tile
     RowPointers<float> float_pointers_{};
     HeadRows<E> rows_{};
     HeadRows<E> next_{};
-    const std::byte* fetched_[tile_cells];
 };
 
 } // namespace cellar::detail

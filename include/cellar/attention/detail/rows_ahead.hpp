@@ -56,5 +56,7 @@ private:
 
 /// What kernels of packed rows prefetch. With the second level, prompts take a little longer (docs/performance.md).
 using LinesToPack = SpreadLines<CacheLevel::first>;
+/// What kernels of codes prefetch.
+using LinesAhead = SpreadLines<CacheLevel::second>;
 
 } // namespace cellar::detail

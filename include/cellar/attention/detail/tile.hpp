@@ -44,6 +44,8 @@ struct FetchedRows {
     const std::byte* const* rows = nullptr;
     std::int64_t row_bytes = 0;
     int lines = 0; ///< of all rows
+
+    int count() const { return lines == 0 ? 0 : lines / static_cast<int>((row_bytes + 63) / 64); }
 };
 
 /// One step of a softmax that sees the scores a tile at a time: scores [rows, tile_cells] become weights, relative to

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/attention/detail/code_tile.hpp>
+#include <cellar/attention/detail/rows_ahead.hpp>
+#include <cellar/attention/detail/tile.hpp>
+#include <cellar/attention/detail/tile_kernels.hpp>
+#include <cellar/element/half.hpp>
+#include <cellar/element/storage_format.hpp>
+#include <cellar/simd/byte_products.hpp>
+#include <cellar/simd/vector.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace cellar::detail {
+
+/// Unpacks a head of `dim` values. The offsets follow the factors.
+template <class Format, class Code, class Factor>
+void unpack_head(const unit_of<Format>* units, const scale_of<Format>* scales, std::int64_t dim, Code* codes,
+                 Factor* factors) {
+    const auto groups = static_cast<std::size_t>(factors_in<Format>(dim));
+    const std::span of_head{factors, groups};
+    const std::span to{codes, static_cast<std::size_t>(dim)};
+    const std::span from{units, static_cast<std::size_t>(dim / values_per_unit<Format>)};
+    const std::span from_scales{scales, static_cast<std::size_t>(scales_in<Format>(static_cast<int>(dim)))};
+    if constexpr (stores_codes<Format>) {
+        std::copy(from.begin(), from.end(), codes);
+        std::copy(from_scales.begin(), from_scales.end(), factors);
+    } else if constexpr (has_scale_plane<Format> && has_offsets<Format>) {
+        Format::unpack(from, from_scales, to, of_head, std::span{factors + groups, groups});
+    } else if constexpr (has_scale_plane<Format>) {
+        Format::unpack(from, from_scales, to, of_head);
+    } else if constexpr (has_offsets<Format>) {
+        Format::unpack(from, to, of_head, std::span{factors + groups, groups});
+    } else {
+        Format::unpack(from, to, of_head);
+    }
+}
+
+} // namespace cellar::detail
+
+#define CELLAR_KERNELS baseline_codes
+#define CELLAR_VECTORS baseline_kernels
+#define CELLAR_SUMS baseline_kernels
+#define CELLAR_PRODUCTS BaselineProducts
+#define CELLAR_TARGET
+#include <cellar/attention/detail/kernels_for_codes.hpp>
+#undef CELLAR_KERNELS
+#undef CELLAR_VECTORS
+#undef CELLAR_SUMS
+#undef CELLAR_PRODUCTS
+#undef CELLAR_TARGET
+
+#ifdef CELLAR_HAS_X86_VECTORS
+
+#define CELLAR_KERNELS avx2_codes
+#define CELLAR_VECTORS avx2_kernels
+#define CELLAR_SUMS avx2_kernels
+#define CELLAR_PRODUCTS Avx2Products
+#define CELLAR_TARGET CELLAR_AVX2_FMA,
+#include <cellar/attention/detail/kernels_for_codes.hpp>
+#undef CELLAR_KERNELS
+#undef CELLAR_VECTORS
+#undef CELLAR_SUMS
+#undef CELLAR_PRODUCTS
+#undef CELLAR_TARGET
+
+#define CELLAR_KERNELS vnni_codes
+#define CELLAR_VECTORS avx512_kernels
+#define CELLAR_SUMS avx2_kernels
+#define CELLAR_PRODUCTS VnniProducts
+#define CELLAR_PAIRS
+#define CELLAR_TARGET CELLAR_AVX512_VNNI,
+#include <cellar/attention/detail/kernels_for_codes.hpp>
+#undef CELLAR_KERNELS
+#undef CELLAR_VECTORS
+#undef CELLAR_SUMS
+#undef CELLAR_PRODUCTS
+#undef CELLAR_PAIRS
+#undef CELLAR_TARGET
+
+#endif
+
+namespace cellar::detail {
+
+/// The kernels that read rows of one format.
+template <class Format>
+struct CodeKernels {
+    using Code = typename Format::code;
+    using Factor = factor_of<Format>;
+
+    void (*unpack)(HeadRows<unit_of<Format>>, HeadRows<scale_of<Format>>, int, std::int64_t, Code*, std::int64_t,
+                   Factor*, Factor*) = nullptr;
+    void (*widen_factors)(const Factor*, std::int64_t, float*) = nullptr;
+    void (*round_queries)(const float*, std::ptrdiff_t, int, int, std::int64_t, std::int64_t,
+                          const ByteQueries&) = nullptr;
+    void (*dot)(const ByteQueries&, int, const CodeTile<std::int8_t>&, int, float*, float*,
+                const FetchedRows&) = nullptr;
+    void (*scale_scores)(float*, int, int, const float*) = nullptr;
+    void (*add_values)(const float*, int, int, const CodeTile<Code>&, float*, float*, std::ptrdiff_t,
+                       const FetchedRows&) = nullptr;
+    void (*widen)(const CodeTile<Code>&, int, float*) = nullptr;
+};
+
+// Units are unpacked with vectors of 32 bytes at most: g++ copies what it computed in these in vectors of 64 bytes, and
+// then waits until they are in the cache.
+#define CELLAR_CODE_KERNELS(name, unpacking)                                                                           \
+    {                                                                                                                  \
+        unpacking::unpack<Format, Code, Factor>, name::widen_factors<Factor>, name::round_queries, name::dot_codes,    \
+            name::scale_scores, name::add_codes<Code>, name::widen_codes<Code>                                         \
+    }
+
+/// Null where these instructions cannot load the codes: rows are decoded to floats first.
+template <class Format>
+CodeKernels<Format> code_kernels(Instructions instructions) {
+    using Code = typename CodeKernels<Format>::Code;
+    using Factor = typename CodeKernels<Format>::Factor;
+    switch (instructions) {
+#ifdef CELLAR_HAS_X86_VECTORS
+    case Instructions::amx:
+    case Instructions::avx512:
+        if (VnniProducts::is_available()) return CELLAR_CODE_KERNELS(vnni_codes, avx2_codes);
+        [[fallthrough]];
+    case Instructions::avx2:
+        return CELLAR_CODE_KERNELS(avx2_codes, avx2_codes);
+#endif
+    default:
+        if constexpr (BaselineVector::converts || std::same_as<Code, std::int8_t>) {
+            return CELLAR_CODE_KERNELS(baseline_codes, baseline_codes);
+        } else {
+            return {};
+        }
+    }
+}
+
+#undef CELLAR_CODE_KERNELS
+
+} // namespace cellar::detail

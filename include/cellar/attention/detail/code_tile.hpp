@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/attention/detail/rows_ahead.hpp>
+#include <cellar/attention/detail/tile.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace cellar::detail {
+
+/// Rows of keys are padded to this many codes, which kernels multiply together.
+inline constexpr std::int64_t code_unit = 32;
+
+/// Queries that a kernel weighs values for together, at most: where a head has more, its tile is packed.
+inline constexpr int max_rows_of_values = 16;
+
+constexpr std::int64_t padded_codes(std::int64_t dim) {
+    return (dim + code_unit - 1) / code_unit * code_unit;
+}
+
+/// The keys or the values of one head of a tile's cells, as codes: value d of cell c, in group g = d / group, is
+///   rows[c][d % group + g * next_group] * factors[g, c] + offsets[g, c].
+/// Behind the tile's cells, pointers repeat, and factors and offsets are 0 up to a multiple of 16. Behind dim, codes of
+/// keys are 0 up to a multiple of code_unit, if one factor serves the whole head.
+template <class Code>
+struct CodeTile {
+    const Code* const* rows;
+    const float* factors; ///< [groups, tile_cells]
+    const float* offsets; ///< the same; null: zeros
+    std::int64_t dim;
+    std::int64_t group; ///< the values of a factor: dim, or a multiple of 16
+    std::int64_t groups;
+    std::int64_t next_group; ///< from the codes of a group to those of the next one
+};
+
+/// Codes of values, as `add_block` of the kernels for vectors reads rows, into which it is inlined.
+template <class Code>
+struct CodeRows {
+    static constexpr bool is_whole = true;
+    static constexpr int max_rows = 4;
+    static constexpr int steps_together = 1;
+    const Code* const* rows;
+    std::int64_t column;
+    LinesAhead* ahead;
+    [[gnu::always_inline]] const Code* operator()(std::int64_t k) const { return rows[k] + column; }
+    template <std::size_t>
+    [[gnu::always_inline]] void prefetch_next() const {
+        ahead->step();
+    }
+};
+
+/// Queries that are rounded to bytes, in steps of their own for each group. `sums`: of the queries before that.
+/// `bytes`: plus the bias of the products; the rows that a kernel takes together are in blocks, [stride / code_unit,
+/// rows, code_unit].
+struct ByteQueries {
+    std::int8_t* bytes;
+    std::int64_t stride;
+    float* steps; ///< [rows, groups]
+    float* sums;  ///< [rows, groups]
+
+    ByteQueries from_row(std::int64_t row, std::int64_t groups) const {
+        return {bytes + row * stride, stride, steps + row * groups, sums + row * groups};
+    }
+};
+
+} // namespace cellar::detail

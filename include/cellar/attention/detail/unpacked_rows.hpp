@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/attention/detail/code_kernels.hpp>
+#include <cellar/attention/detail/code_tile.hpp>
+#include <cellar/attention/detail/encoded_rows.hpp>
+#include <cellar/attention/detail/matrix_unit.hpp>
+#include <cellar/attention/detail/row_source.hpp>
+#include <cellar/attention/detail/tile.hpp>
+#include <cellar/attention/detail/tile_kernels.hpp>
+#include <cellar/base/attention_work.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/scratch.hpp>
+#include <cellar/element/storage_format.hpp>
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+namespace cellar::detail {
+
+/// Rows in a format that can be unpacked. A tile of one head is unpacked to codes, which stay in the first cache, and
+/// these are multiplied: bytes of keys by queries that are rounded to bytes. Codes that are stored as they are, are
+/// read in place.
+template <class Store>
+    requires unpacks_codes<unrotated_format<typename Store::Format>>
+class TileRows<EncodedRows<Store>> {
+    using Format = unrotated_format<typename Store::Format>;
+    using Code = typename Format::code;
+    using Factor = factor_of<Format>;
+    using Mapping = std::remove_cvref_t<decltype(std::declval<const Store&>().mapping())>;
+    using Units = StoredRows<Mapping, unit_of<Format>>;
+    using Scales = StoredRows<Mapping, scale_of<Format>>;
+    static constexpr bool of_bytes = std::same_as<Code, std::int8_t>;
+    static_assert(values_per_factor<Format>() % dim_unit == 0 || values_per_factor<Format>() == whole_head,
+                  "attend: values_per_factor of a format is a multiple of 16, or whole_head");
+    static_assert(of_bytes || values_per_factor<Format>() == whole_head,
+                  "attend: with codes of half, one factor serves a whole head");
+
+public:
+    struct Kernels {
+        CodeKernels<Format> codes;
+        RowKernels<half> halves;
+        RowKernels<float> floats;
+
+        explicit Kernels(Instructions instructions)
+            : codes{code_kernels<Format>(instructions)},
+              halves{row_kernels<half>(instructions)},
+              floats{row_kernels<float>(instructions)} {}
+    };
+
+    /// See the one for `StoredRows`.
+    TileRows(const EncodedRows<Store>& source, const Kernels& kernels, std::int64_t rows, ScratchArrays& arrays)
+        : source_{source},
+          kernels_{kernels},
+          units_{source.store->mapping(), source.store->data(), source.store->mapping().dim()},
+          scales_{scales_of(*source.store)},
+          all_groups_{factors_in<Format>(source.store->dim())},
+          stride_{padded_codes(source.store->dim())},
+          unpacks_{kernels.codes.unpack != nullptr && (!rotates_heads<typename Store::Format> || is_whole(source))},
+          in_place_{(stores_codes<Format> || stores_steps<Format>)&&unpacks_ && source.store->dim() % code_unit == 0},
+          places_{units_},
+          scale_places_{scales_} {
+        const std::int64_t factors = (has_offsets<Format> ? 2 : 1) * all_groups_ * tile_cells;
+        floats_ = arrays.take<float>(tile_cells * wide());
+        codes_ = arrays.take<Code>(in_place_ ? 0 : tile_cells * stride_);
+        stored_factors_ = arrays.take<Factor>(factors);
+        factors_ = arrays.take<float>(factors);
+        scaled_ = arrays.take<float>(std::max<std::int64_t>(4 * all_groups_, max_rows_of_values) * tile_cells);
+        if constexpr (of_bytes) {
+            queries_ = {arrays.take<std::int8_t>(rows * stride_ + code_unit), stride_,
+                        arrays.take<float>(rows * all_groups_), arrays.take<float>(rows * all_groups_)};
+        }
+    }
+
+    std::int64_t wide() const { return padded_dim(source_.dim); }
+
+    /// Queries [rows, wide], to where the keys that are found are.
+    void rotate_queries(float* q, int rows) const {
+        for_each_rotated(q, rows, [](auto rotation, std::span<float> head) { rotation.rotate(head); });
+    }
+    /// Weighted values [rows, wide], to where values are.
+    void undo_rotation(float* values, int rows) const {
+        for_each_rotated(values, rows, [](auto rotation, std::span<float> head) { rotation.undo(head); });
+    }
+
+    void start_queries(const float* q, int rows, int rows_of_head) {
+        q_ = q;
+        if constexpr (of_bytes)
+            kernels_.codes.round_queries(q, wide(), rows, std::min(rows_of_head, 4), source_.dim, group(), queries_);
+    }
+
+    void start(const Tile& tile, const Tile* next) {
+        places_.start(tile, next);
+        if constexpr (has_scale_plane<Format>) scale_places_.start(tile, nullptr);
+    }
+
+    void find(const Tile& tile, int head) {
+        next_ = {};
+        if (!unpacks_) return read(tile.cells, tile.count, head);
+        unpack(places_.rows(head), scale_places_.rows(head), tile.count);
+    }
+    /// As floats.
+    void find_to_pack(const Tile& tile, int head) {
+        find(tile, head);
+        if (unpacks_) widen(tile.count);
+    }
+    void find_some(const Cell* cells, int count, int head) {
+        next_ = {};
+        if (!unpacks_) return read(cells, count, head);
+        for (int i = 0; i < count; ++i) {
+            some_units_[i] = row_of(units_, cells[i], head);
+            if constexpr (has_scale_plane<Format>) some_scales_[i] = row_of(scales_, cells[i], head);
+        }
+        unpack({some_units_, 0}, {some_scales_, 0}, count);
+    }
+
+    void fetch_after(const Tile* next, int head) {
+        const int count = next == nullptr ? 0 : next->count;
+        next_ = places_.fetched(places_.rows_after(next, head), count);
+    }
+    /// While there are many queries, unpacking waits for memory: nothing is fetched ahead.
+    FetchedRows fetched(const Tile*, int) const { return {}; }
+    static void fetch_in(SoftmaxStep&) {}
+
+    void dot(int first, int rows, int count, float* scores) const {
+        if constexpr (of_bytes) {
+            CodeTile<Code> keys = tile();
+            if (keys.groups == 1) keys.dim = padded_codes(keys.dim);
+            kernels_.codes.dot(queries_.from_row(first, keys.groups), rows, keys, count, scaled_, scores, next_);
+        } else {
+            const float* const q = q_ + first * wide();
+            if (unpacks_) {
+                const HeadRows<half> codes{code_pointers_.rows, 0};
+                kernels_.halves.dot(q, wide(), rows, wide(), codes, codes, count, scores);
+                kernels_.codes.scale_scores(scores, rows, count, factors_);
+            } else {
+                kernels_.floats.dot(q, wide(), rows, wide(), float_rows(), float_rows(), count, scores);
+            }
+        }
+    }
+    void add_values(const float* weights, int rows, int count, float* out) const {
+        if (unpacks_) return kernels_.codes.add_values(weights, rows, count, tile(), scaled_, out, wide(), next_);
+        kernels_.floats.add_values(weights, rows, count, float_rows(), float_rows(), wide(), out, wide());
+    }
+
+    void pack_keys(int count, float* out) const { kernels_.floats.pack_keys(float_rows(), count, wide(), out); }
+    bool pack_values(int count, float* out) const {
+        return kernels_.floats.pack_values(float_rows(), count, wide(), out);
+    }
+    static constexpr int pieces() { return pieces_of<float>; }
+    bool split_keys(int count, std::byte* out) const {
+        return kernels_.floats.split_keys(float_rows(), count, wide(), out);
+    }
+    bool split_values(int count, std::byte* out) const {
+        return kernels_.floats.split_values(float_rows(), count, wide(), out);
+    }
+
+private:
+    static Scales scales_of(const Store& store) {
+        if constexpr (has_scale_plane<Format>) {
+            return {store.scales().mapping(), store.scales().data(), store.scales().mapping().dim()};
+        } else {
+            return {store.mapping(), nullptr, 0};
+        }
+    }
+
+    // False for values that are the first elements of keys: a rotation mixes all of them, so they are decoded.
+    static bool is_whole(const EncodedRows<Store>& source) { return source.dim == source.store->dim(); }
+
+    template <class F>
+    void for_each_rotated(float* rows, int count, F f) const {
+        if constexpr (rotates_heads<typename Store::Format>) {
+            if (!unpacks_) return;
+            for (int r = 0; r < count; ++r)
+                f(typename Store::Format::rotation{},
+                  std::span{rows + r * wide(), static_cast<std::size_t>(source_.dim)});
+        }
+    }
+
+    std::int64_t group() const {
+        return values_per_factor<Format>() == whole_head ? source_.dim : values_per_factor<Format>();
+    }
+
+    CodeTile<Code> tile() const {
+        return {.rows = code_pointers_.rows,
+                .factors = factors_,
+                .offsets = has_offsets<Format> ? factors_ + all_groups_ * tile_cells : nullptr,
+                .dim = source_.dim,
+                .group = group(),
+                .groups = (source_.dim + group() - 1) / group(),
+                .next_group = in_place_ && stores_steps<Format> ? std::int64_t{sizeof(unit_of<Format>)} : group()};
+    }
+    HeadRows<float> float_rows() const { return {float_pointers_.rows, 0}; }
+
+    void unpack(HeadRows<unit_of<Format>> units, HeadRows<scale_of<Format>> scales, int count) {
+        if (in_place_) {
+            find_in_place(units, scales, count);
+        } else {
+            for (int i = 0; i < count; ++i) code_pointers_.rows[i] = codes_ + i * stride_;
+            if constexpr (!has_scale_plane<Format>) scales = {nullptr, 0};
+            Factor* const offsets = stored_factors_ + all_groups_ * tile_cells;
+            kernels_.codes.unpack(units, scales, count, source_.store->dim(), codes_, stride_, stored_factors_,
+                                  offsets);
+        }
+        code_pointers_.repeat_last(count);
+        widen_factors(count);
+    }
+    void find_in_place(HeadRows<unit_of<Format>> units, HeadRows<scale_of<Format>> scales, int count) {
+        for (int i = 0; i < count; ++i) {
+            Factor* const to = stored_factors_ + i;
+            if constexpr (stores_steps<Format>) {
+                code_pointers_.rows[i] = units[i]->steps;
+                for (std::int64_t g = 0; g < all_groups_; ++g) to[g * tile_cells] = units[i][g].scale;
+            } else if constexpr (stores_codes<Format>) {
+                code_pointers_.rows[i] = units[i];
+                for (std::int64_t g = 0; g < all_groups_; ++g) to[g * tile_cells] = scales[i][g];
+            }
+        }
+    }
+    // And zeros behind those of the cells.
+    void widen_factors(int count) {
+        const std::int64_t rows = (has_offsets<Format> ? 2 : 1) * all_groups_;
+        if (count % dim_unit != 0)
+            for (std::int64_t i = 0; i < rows; ++i)
+                std::fill_n(stored_factors_ + i * tile_cells + count, dim_unit - count % dim_unit, Factor{});
+        kernels_.codes.widen_factors(stored_factors_, rows, factors_);
+    }
+
+    void widen(int count) {
+        for (int i = 0; i < count; ++i) float_pointers_.rows[i] = floats_ + i * wide();
+        float_pointers_.repeat_last(count);
+        kernels_.codes.widen(tile(), count, floats_);
+    }
+    void read(const Cell* cells, int count, int head) {
+        for (int i = 0; i < count; ++i) {
+            read_row(source_, cells[i], head, floats_ + i * wide());
+            float_pointers_.rows[i] = floats_ + i * wide();
+        }
+        float_pointers_.repeat_last(count);
+    }
+
+    const EncodedRows<Store>& source_;
+    const Kernels& kernels_;
+    Units units_;
+    Scales scales_;
+    std::int64_t all_groups_; // of a head
+    std::int64_t stride_;
+    bool unpacks_;
+    bool in_place_;
+    float* floats_ = nullptr;          // [tile_cells, wide]
+    Code* codes_ = nullptr;            // [tile_cells, stride]
+    Factor* stored_factors_ = nullptr; // [groups, tile_cells], and the offsets
+    float* factors_ = nullptr;         // the same
+    float* scaled_ = nullptr;          // of kernels
+    const float* q_ = nullptr;
+    ByteQueries queries_{};
+    RowPlaces<Units> places_;
+    RowPlaces<Scales> scale_places_;
+    const unit_of<Format>* some_units_[tile_cells];
+    const scale_of<Format>* some_scales_[tile_cells];
+    RowPointers<Code> code_pointers_{};
+    RowPointers<float> float_pointers_{};
+    FetchedRows next_{};
+};
+
+} // namespace cellar::detail

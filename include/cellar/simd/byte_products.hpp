@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/simd/vector.hpp>
+
+#include <cstdint>
+#include <cstring>
+
+/// Sums of products of 32 pairs of signed bytes, one type for each kind of instructions. Each has
+///   Vector: whose lanes the sums have,
+///   bias: what is added to a byte of the queries before it is stored,
+///   codes<N>(from): N bytes of keys, 16 or 32, which several queries are multiplied by, and zeros behind them,
+///   sums(codes, queries): in all lanes together, the sum of the products, exactly. No byte of the queries is -128.
+namespace cellar::detail {
+
+/// In lanes of 32 bits. On 64-bit ARM and SSE2, compilers make multiplications of 16 bits of it.
+struct BaselineProducts {
+    using Vector = BaselineVector;
+    static constexpr int bias = 0;
+
+    using Bytes = std::int8_t __attribute__((vector_size(8)));
+    using Shorts = std::int16_t __attribute__((vector_size(16)));
+    using Half = std::int16_t __attribute__((vector_size(8)));
+    struct Codes {
+        Shorts shorts[4];
+    };
+
+    template <int N>
+    static Codes codes(const std::int8_t* from) {
+        if constexpr (N == 16) return {{widen(from), widen(from + 8), Shorts{}, Shorts{}}};
+        return {{widen(from), widen(from + 8), widen(from + 16), widen(from + 24)}};
+    }
+
+    static Vector::Ints sums(const Codes& codes, const std::int8_t* queries) {
+        Vector::Ints sum{};
+        for (int i = 0; i < 4; ++i) {
+            const Shorts products = codes.shorts[i] * widen(queries + 8 * i); // at most 128 * 127
+            Half parts[2];
+            std::memcpy(parts, &products, sizeof(parts));
+            sum += __builtin_convertvector(parts[0], Vector::Ints) + __builtin_convertvector(parts[1], Vector::Ints);
+        }
+        return sum;
+    }
+
+private:
+    static Shorts widen(const std::int8_t* from) {
+        Bytes bytes;
+        std::memcpy(&bytes, from, sizeof(bytes));
+        return __builtin_convertvector(bytes, Shorts);
+    }
+};
+
+#ifdef CELLAR_HAS_X86_VECTORS
+
+#define CELLAR_AVX512_VNNI gnu::target("avx512vnni,avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")
+
+// Assembly, because the compilers have different builtins for these instructions.
+
+#define CELLAR_INLINE [[CELLAR_AVX2, gnu::always_inline]] static inline
+
+struct Avx2Bytes {
+    using Bytes = std::int8_t __attribute__((vector_size(32)));
+
+    template <int N>
+    CELLAR_INLINE Bytes load(const std::int8_t* from) {
+        Bytes bytes;
+        if constexpr (N == 16) {
+            asm("vmovdqu %1, %x0" : "=x"(bytes) : "m"(*reinterpret_cast<const std::int8_t(*)[16]>(from)));
+        } else {
+            std::memcpy(&bytes, from, sizeof(bytes));
+        }
+        return bytes;
+    }
+};
+
+/// AVX2 multiplies unsigned bytes by signed ones: magnitudes by what has the sign of the product.
+struct Avx2Products {
+    using Vector = Avx2Vector;
+    static constexpr int bias = 0;
+
+    using Bytes = Avx2Bytes::Bytes;
+    using Shorts = std::int16_t __attribute__((vector_size(32)));
+    struct Codes {
+        Bytes bytes;
+        Bytes magnitudes; // unsigned
+    };
+
+    template <int N>
+    CELLAR_INLINE Codes codes(const std::int8_t* from) {
+        Codes codes;
+        codes.bytes = Avx2Bytes::load<N>(from);
+        asm("vpabsb %1, %0" : "=x"(codes.magnitudes) : "x"(codes.bytes));
+        return codes;
+    }
+    CELLAR_INLINE Vector::Ints sums(const Codes& codes, const std::int8_t* queries) {
+        Bytes bytes = Avx2Bytes::load<32>(queries);
+        Shorts pairs; // at most 2 * 128 * 127, which fits
+        asm("vpsignb %1, %0, %0" : "+x"(bytes) : "x"(codes.bytes));
+        asm("vpmaddubsw %2, %1, %0" : "=x"(pairs) : "x"(codes.magnitudes), "x"(bytes));
+        Vector::Ints sums;
+        asm("vpmaddwd %2, %1, %0" : "=x"(sums) : "x"(pairs), "x"(Shorts{} + 1));
+        return sums;
+    }
+};
+
+#undef CELLAR_INLINE
+#define CELLAR_INLINE [[CELLAR_AVX512_VNNI, gnu::always_inline]] static inline
+
+/// The instructions for neural networks multiply unsigned bytes by signed ones, too. Queries are stored 128 larger, and
+/// what that adds is subtracted: the same for all queries.
+struct VnniProducts {
+    using Vector = Avx2Vector;
+    static constexpr int bias = 128;
+
+    using Bytes = Avx2Bytes::Bytes;
+    struct Codes {
+        Bytes bytes;
+        Vector::Ints excess; // -128 times the sums of the bytes
+    };
+
+    static bool is_available() {
+        return Avx512Vector::is_available() && static_cast<bool>(__builtin_cpu_supports("avx512vnni"));
+    }
+
+    template <int N>
+    CELLAR_INLINE Codes codes(const std::int8_t* from) {
+        Codes codes;
+        codes.bytes = Avx2Bytes::load<N>(from);
+        codes.excess = -add(Vector::Ints{}, Bytes{} - 127 - 1, codes.bytes);
+        return codes;
+    }
+    CELLAR_INLINE Vector::Ints sums(const Codes& codes, const std::int8_t* queries) {
+        const Bytes bytes = Avx2Bytes::load<32>(queries);
+        return add(codes.excess, bytes, codes.bytes);
+    }
+
+    /// Sums of products of weights of 16 bits and of codes, of two cells at a time: for elements d of 32, 0 to 7 and 16
+    /// to 23 in the first half, the others in the second one.
+    struct PairSums {
+        Avx512Vector::Ints first, second;
+    };
+
+    /// Adds two weighted rows of N codes, 16 or 32. `weights`: that of the first row in the lower 16 bits.
+    template <int N>
+    struct Pairs {
+        Avx512Vector::Ints first, second;
+
+        CELLAR_INLINE Pairs of(const std::int8_t* row, const std::int8_t* next) {
+            const Bytes a = Avx2Bytes::load<N>(row);
+            const Bytes b = Avx2Bytes::load<N>(next);
+            Bytes low;
+            Bytes high;
+            asm("vpunpcklbw %2, %1, %0" : "=v"(low) : "v"(a), "v"(b));
+            asm("vpunpckhbw %2, %1, %0" : "=v"(high) : "v"(a), "v"(b));
+            Pairs pairs;
+            asm("vpmovsxbw %1, %0" : "=v"(pairs.first) : "v"(low));
+            asm("vpmovsxbw %1, %0" : "=v"(pairs.second) : "v"(high));
+            return pairs;
+        }
+    };
+    template <int N>
+    CELLAR_INLINE void add(PairSums& sums, const Pairs<N>& pairs, const std::int32_t* weights) {
+        asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sums.first) : "v"(pairs.first), "m"(*weights));
+        asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sums.second) : "v"(pairs.second), "m"(*weights));
+    }
+    /// Elements 0 to 15 and 16 to 31.
+    CELLAR_INLINE void in_order(const PairSums& sums, Avx512Vector::Floats* to) {
+        const Avx512Vector::Ints low =
+            __builtin_shufflevector(sums.first, sums.second, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
+        const Avx512Vector::Ints high = __builtin_shufflevector(sums.first, sums.second, 8, 9, 10, 11, 12, 13, 14, 15,
+                                                                24, 25, 26, 27, 28, 29, 30, 31);
+        to[0] = __builtin_convertvector(low, Avx512Vector::Floats);
+        to[1] = __builtin_convertvector(high, Avx512Vector::Floats);
+    }
+
+private:
+    CELLAR_INLINE Vector::Ints add(Vector::Ints sum, Bytes without_sign, Bytes with_sign) {
+        asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(without_sign), "v"(with_sign));
+        return sum;
+    }
+};
+
+#undef CELLAR_INLINE
+
+#endif
+
+} // namespace cellar::detail
