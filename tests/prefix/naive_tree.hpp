@@ -202,24 +202,50 @@ private:
     bool make_room(const Refused& refused) {
         std::vector<const Entry*> failed;
         while (true) {
-            Entry* const least = least_used([&](const Entry& e) {
+            Entry* const least = least_used([&](Entry& e) {
                 const bool helps = refused.reason == Reason::too_many_snapshots || frees(e, refused.member);
                 return helps && !e.offloaded && is_free(e) && !is_needed(e, false)
                        && std::ranges::count(failed, &e) == 0;
             });
-            if (least == nullptr) return false;
-            if (offload(*least)) return true;
-            while (is_needed(*least, true)) {
-                Entry* const offloaded = least_offloaded();
-                if (offloaded == nullptr) break;
-                give_up(*offloaded);
-            }
-            if (!is_needed(*least, true)) {
-                give_up(*least);
-                return true;
-            }
+            if (least == nullptr) return refused.reason == Reason::full && make_room_together(refused.member);
+            if (move_out(*least)) return true;
             failed.push_back(least);
         }
+    }
+
+    // The same by several that do not help alone: the first one that helps with those that were used before it, and of
+    // these, in the same way, those that are needed.
+    bool make_room_together(int member) {
+        std::vector<Entry*> candidates;
+        for (Entry& e : entries_)
+            if (!e.offloaded && is_free(e) && !is_needed(e, false) && !frees(e, member)) candidates.push_back(&e);
+        std::sort(candidates.begin(), candidates.end(), [](Entry* a, Entry* b) { return a->used < b->used; });
+        std::vector<Entry*> chosen;
+        while (!frees(chosen, member)) {
+            std::vector<Entry*> tried = chosen;
+            std::size_t n = 0;
+            while (n < candidates.size() && !frees(tried, member)) tried.push_back(candidates[n++]);
+            if (!frees(tried, member)) return false;
+            chosen.insert(chosen.begin(), candidates[n - 1]);
+            candidates.resize(n - 1);
+        }
+        bool any = false;
+        for (Entry* e : chosen) {
+            if (!move_out(*e)) break;
+            any = true;
+        }
+        return any;
+    }
+
+    bool move_out(Entry& entry) {
+        if (offload(entry)) return true;
+        while (is_needed(entry, true)) {
+            Entry* const offloaded = least_offloaded();
+            if (offloaded == nullptr) return false;
+            give_up(*offloaded);
+        }
+        give_up(entry);
+        return true;
     }
 
     bool offload(Entry& entry) {
@@ -407,16 +433,19 @@ private:
         }
     }
 
-    bool frees(const Entry& entry, int member) const {
+    bool frees(Entry& entry, int member) const { return frees(std::vector{&entry}, member); }
+    bool frees(const std::vector<Entry*>& given_up, int member) const {
         const Member m = kind_.window && member == 0 ? window : full;
         std::set<int> others;
         for (const Line& l : lines_)
             for (const auto& [position, cell] : l.holds.cells[m]) others.insert(cell);
         for (const Entry& e : entries_)
-            if (&e != &entry && !e.offloaded)
+            if (!e.offloaded && std::ranges::count(given_up, &e) == 0)
                 for (const auto& [position, cell] : e.holds.cells[m]) others.insert(cell);
-        return std::any_of(entry.holds.cells[m].begin(), entry.holds.cells[m].end(),
-                           [&](const auto& at) { return !others.contains(at.second); });
+        return std::any_of(given_up.begin(), given_up.end(), [&](const Entry* e) {
+            return std::any_of(e->holds.cells[m].begin(), e->holds.cells[m].end(),
+                               [&](const auto& at) { return !others.contains(at.second); });
+        });
     }
 
     // Where there is no room for as many cells.

@@ -2,10 +2,12 @@
 
 // What a prefix tree evicts for want of room, and in which order.
 #include "reader.hpp"
+#include <cellar/cache/audit.hpp>
 
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -100,6 +102,83 @@ TEST_CASE("a prefix that sequences have too is not evicted, because that would f
     leave(tree, 1);
     CHECK(tree.begin(BatchBuilder{Sequence{2}, Position{20}}));
     CHECK(topics_in(tree, 2).empty());
+}
+
+TEST_CASE("prefixes that own the same cells are evicted together, if none frees any alone") {
+    toy::Full memory = full(16);
+    PrefixTree tree{memory};
+    REQUIRE(compute(tree, 0, topic(0)));
+    for (const std::uint64_t salt : {1U, 2U}) REQUIRE(tree.insert(Sequence{0}, topic(0), salt));
+    leave(tree, 0);
+    CHECK(memory.statistics().free == 6);
+    REQUIRE(compute(tree, 1, topic(3) + List{1, 2}));
+    CHECK(tree.statistics().snapshots == 0);
+    CHECK(audit(tree) == "");
+    CHECK(audit(memory) == "");
+}
+
+TEST_CASE("of prefixes that free cells only together, as few as possible are evicted, and the less useful ones") {
+    toy::Full memory = full(48);
+    PrefixTree tree{memory};
+    for (const int n : {0, 1, 2, 3}) {
+        REQUIRE(compute(tree, n, topic(n)));
+        REQUIRE(tree.insert(Sequence{n}, topic(n), 1));
+    }
+    for (const int n : {1, 2, 0}) REQUIRE(tree.insert(Sequence{n}, topic(n), 2)); // used last
+    for (const int n : {0, 1, 2}) leave(tree, n);                                 // sequence 3 keeps its cells
+    CHECK(memory.statistics().free == 8);
+    REQUIRE(compute(tree, 0, topic(7)));
+    CHECK(tree.statistics().evictions == 2);
+    CHECK(tree.match(topic(1), 1).length == 0);
+    CHECK(tree.match(topic(1), 2).length == 0);
+    for (const int n : {0, 2, 3}) CHECK(tree.match(topic(n), 1).length == 10);
+    CHECK(audit(tree) == "");
+}
+
+TEST_CASE("if prefixes free nothing together either, none is evicted") {
+    toy::Full memory = full(30);
+    PrefixTree tree{memory};
+    REQUIRE(compute(tree, 0, topic(0)));
+    for (const std::uint64_t salt : {1U, 2U}) REQUIRE(tree.insert(Sequence{0}, topic(0), salt));
+    const CellSnapshot own = memory.snapshot(Sequence{0}).value(); // not the tree's
+    leave(tree, 0);
+    REQUIRE(compute(tree, 1, topic(1)));
+    for (const std::uint64_t salt : {1U, 2U}) REQUIRE(tree.insert(Sequence{1}, topic(1), salt));
+    const PrefixPin pin = tree.pin(topic(1), 1);
+    leave(tree, 1);
+    REQUIRE(compute(tree, 2, topic(2)));
+    CHECK(tree.begin(BatchBuilder{Sequence{2}, Position{10}}).error() == Reason::full);
+    CHECK(tree.statistics().evictions == 0);
+    CHECK(tree.statistics().snapshots == 4);
+    CHECK(own.tokens() == 10);
+    CHECK(audit(memory) == "");
+}
+
+TEST_CASE("a prefix is evicted for a removal that would have to copy the cells that it shares with the sequence") {
+    using Rotating = Cache<StandardV<float>, FullCausal, RopeShift<Neox>>;
+    Rotating memory{{.layers = 1, .kv_heads = 1, .head_dim = 2},
+                    {.sequences = 2, .cells = 14, .batch = 14},
+                    {},
+                    RopeShift<Neox>{rope_frequencies(2)}};
+    PrefixTree tree{memory};
+    {
+        auto pass = memory.begin(BatchBuilder{Sequence{0}, Position{0}, 10}).value();
+        pass.put(0, std::vector<float>(20, 1.0F), std::vector<float>(20, 1.0F));
+        pass.commit();
+    }
+    REQUIRE(tree.insert(Sequence{0}, topic(0)));
+    const Result<void> refused = memory.remove(Sequence{0}, Position{0}, Position{2});
+    REQUIRE(refused.error() == Reason::full);
+    CHECK(refused.error().sequence == Sequence{0});
+    CHECK(memory.next(Sequence{0}) == Position{10});
+    CHECK(tree.begin(BatchBuilder{Sequence{1}, Position{0}, 5}).error()
+          == Reason::full); // the sequence has its cells, too
+    REQUIRE(tree.make_room(refused.error()));
+    CHECK(tree.statistics().evictions == 1);
+    REQUIRE(memory.remove(Sequence{0}, Position{0}, Position{2}));
+    CHECK(memory.next(Sequence{0}) == Position{8});
+    CHECK(audit(tree) == "");
+    CHECK(audit(memory) == "");
 }
 
 TEST_CASE("a prefix of a memory that does not say what it takes is a byte, and is evicted if room is lacking") {

@@ -117,6 +117,14 @@ public:
         runs.for_each_words(from, to, [&](const CellsOfWords& cells) { give(cells); });
     }
 
+    /// Cells lose an owner until `share` gives it back. Returns true if some have none left. They do not become free.
+    bool lend(const CellsOfWords& cells) {
+        if (cells.words == 1) return owners_.drop_word(cells.at, cells.cells) != 0;
+        bool any = false;
+        owners_.drop_words(cells, [&](const CellsOfWords&) { any = true; });
+        return any;
+    }
+
     /// How many cells at positions [from, to) have several owners.
     std::int32_t count_shared(const PositionRuns& runs, Position from, Position to) const {
         std::int32_t count = 0;

@@ -302,7 +302,8 @@ private:
         }
         if (removal.copies > free().count()) { // removed cells without another owner become free in time
             const std::int32_t dropped = runs.count(begin, end) - count_shared(runs, begin, end);
-            if (removal.copies > free().count() + dropped) return Reason::full;
+            if (removal.copies > free().count() + dropped)
+                return Refusal{.reason = Reason::full, .sequence = removal.sequence};
         }
         const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
         removal.allocated = true; // also for the room that the backend needs for the plan

@@ -50,6 +50,25 @@ public:
         return !kept.is_offloaded() && pool_.count_shared(kept.runs, kept.from, kept.to) < kept.runs.tokens();
     }
 
+    /// True if some cells have no owners but those with which `for_each` calls its argument, and perhaps the owner of
+    /// `runs`, if that is not null. O(words of 64 cells that they span).
+    template <class ForEach>
+    bool frees_together(ForEach for_each, const PositionRuns* runs) {
+        const auto for_each_words = [&](auto visit) {
+            for_each([&](const KeptCells& kept) {
+                if (!kept.is_offloaded()) kept.runs.for_each_words(kept.from, kept.to, visit);
+            });
+        };
+        const auto give_back = [&](const CellsOfWords& cells) { pool_.share(cells); };
+        bool frees = false;
+        if (runs != nullptr)
+            runs->for_each_words(Position{0}, to_end, [&](const CellsOfWords& cells) { pool_.lend(cells); });
+        for_each_words([&](const CellsOfWords& cells) { frees |= pool_.lend(cells); });
+        for_each_words(give_back);
+        if (runs != nullptr) runs->for_each_words(Position{0}, to_end, give_back);
+        return frees;
+    }
+
     /// How many kept tokens lie below `at`: the first row from there on. O(runs).
     static std::int32_t tokens_below(const KeptCells& kept, Position at) { return kept.runs.count(kept.from, at); }
 

@@ -398,6 +398,14 @@ public:
     bool frees_cells(const CellSnapshot& snapshot) const {
         return table().snapshots().frees_cells(snapshot.kept_in(table().snapshots(), "restore"));
     }
+    template <class ForEach>
+    bool frees_together(ForEach for_each, Sequence s) {
+        detail::KeptTable& kept = state().book.snapshots();
+        const auto each = [&](auto visit) {
+            for_each([&](const CellSnapshot& snapshot) { visit(snapshot.kept_in(kept, "restore")); });
+        };
+        return kept.frees_together(each, s.value < 0 ? nullptr : &table().record(s).runs);
+    }
     std::int64_t occupied_bytes(const CellSnapshot& snapshot) const {
         return snapshot.is_offloaded() ? snapshot.bytes() : state().stores.row_bytes() * snapshot.tokens();
     }

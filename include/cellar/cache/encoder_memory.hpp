@@ -178,6 +178,7 @@ public:
     constexpr bool counts_tokens() const { return false; }
     using Cells::can_restore;
     using Cells::frees_cells;
+    using Cells::frees_together;
     using Cells::occupied_bytes;
     using Cells::save;
     using Cells::save_ahead;

@@ -314,6 +314,18 @@ public:
         });
     }
 
+    template <class ForEach>
+    bool frees_together(ForEach for_each, Sequence s, int member) {
+        bool frees = false;
+        members_.for_each_indexed([&](auto& m, auto i) {
+            const auto of_member = [&](auto visit) {
+                for_each([&](const Snapshot& snapshot) { visit(snapshot.template of<decltype(i)::value>()); });
+            };
+            if (member < 0 || i == member) frees = frees || detail::frees_together(m, of_member, s, -1);
+        });
+        return frees;
+    }
+
     std::int64_t occupied_bytes(const Snapshot& snapshot) const {
         std::int64_t bytes = 0;
         all_of(snapshot, [&](const auto& m, const auto& of_member, int) {

@@ -201,6 +201,10 @@ public:
     bool frees_cells(const Snapshot& snapshot, int member) const {
         return detail::frees_cells(memory_, snapshot, member);
     }
+    template <class ForEach>
+    bool frees_together(ForEach for_each, Sequence s, int member) {
+        return detail::frees_together(memory_, for_each, s, member);
+    }
     template <class Snapshot>
     std::int64_t occupied_bytes(const Snapshot& snapshot) const {
         return detail::occupied_bytes(memory_, snapshot);

@@ -105,10 +105,12 @@ public:
 
     /// Calls `begin` of the memory. While that refuses with `full`, offloads the least useful prefix that frees cells,
     /// and tries again. If `PrefixLimits::offloaded_bytes` do not suffice, evicts what was offloaded, the least useful
-    /// first, or else the prefix itself. A prefix stays if it is pinned, if a longer one in place needs it, or if
-    /// sequences own all of its cells. Returns the refusal if no room can be made, and any other refusal at once. Each
-    /// prefix costs a `begin`, O(log nodes), and `offload`. Less useful ones that would free nothing cost O(log nodes
-    /// + runs) each, every time, because a memory does not tell when sequences give up cells.
+    /// first, or else the prefix itself. If none frees cells alone, because prefixes share them (one text under two
+    /// salts), the same with the fewest that do together, the less useful ones first. A prefix stays if it is pinned,
+    /// if a longer one in place needs it, or if sequences own all of its cells. Returns the refusal if no room can be
+    /// made, and any other refusal at once. Each prefix costs a `begin`, O(log nodes), and `offload`. Less useful ones
+    /// that would free nothing cost O(log nodes + runs) each, every time, because a memory does not tell when sequences
+    /// give up cells; if none helps alone, log nodes times as much.
     Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         State& own = state();
@@ -119,8 +121,9 @@ public:
     }
 
     /// After another operation of the memory was refused for want of room (`full`, `too_many_snapshots`): offloads or
-    /// evicts one prefix, as `begin` does. Returns true if it is worth trying again. Else, and after any other refusal,
-    /// nothing has changed.
+    /// evicts one prefix, as `begin` does, or several that help together. After a refused `remove` or `restore`, also
+    /// prefixes that share cells with its sequence alone: without them, these cells need no copy. Returns true if it is
+    /// worth trying again. Else, and after any other refusal, nothing has changed.
     bool make_room(const Refusal& refusal, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         return state().make_room(refusal);

@@ -35,6 +35,19 @@ bool frees_cells(const M& m, const Snapshot& snapshot, int member) {
     }
 }
 
+/// True if the destruction of several snapshots, with each of which `for_each` calls its argument, would free cells; or
+/// leave some to sequence s alone, if that is none of -1. Without it, false: snapshots are asked one by one.
+template <class M, class ForEach>
+bool frees_together(M& m, ForEach for_each, Sequence s, int member) {
+    if constexpr (requires { m.frees_together(for_each, s, member); }) {
+        return m.frees_together(for_each, s, member);
+    } else if constexpr (requires { m.frees_together(for_each, s); }) {
+        return m.frees_together(for_each, s);
+    } else {
+        return false;
+    }
+}
+
 /// Bytes that this snapshot takes, in place or offloaded. Without it, 1.
 template <class M, class Snapshot>
 std::int64_t occupied_bytes(const M& m, const Snapshot& snapshot) {

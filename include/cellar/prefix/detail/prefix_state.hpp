@@ -92,21 +92,26 @@ public:
     }
 
     /// After the memory refused for want of room: offloads the least useful node in place whose snapshot frees what
-    /// is lacking, or gives it up if `offloaded_bytes` do not suffice. Returns false if there is none. O(log nodes +
-    /// what the memory needs to offload), and O(log nodes + runs) for each less useful node that frees nothing, in
-    /// every call: it may free something once another node is gone.
+    /// is lacking, or gives it up if `offloaded_bytes` do not suffice. If no node does alone, the same with several.
+    /// Returns false if nothing helps. O(log nodes + what the memory needs to offload), and O(log nodes + runs) for
+    /// each less useful node that frees nothing, in every call; for several, this times log nodes for each of them.
     bool make_room(const Refusal& refusal) {
         if (refusal != Reason::full && refusal != Reason::too_many_snapshots) return false;
-        SkippedNodes skipped;
-        while (Evictable* const least = nodes_.queues().least_in_place()) {
-            Node& node = static_cast<Node&>(*least);
-            if (has_gained(node)) continue;
-            const bool helps =
-                refusal == Reason::too_many_snapshots || frees_cells(memory_, *node.snapshot, refusal.member);
-            if (helps && (offload(node) || give_up_with_dependents(node))) return true;
-            skipped.add(node);
+        candidates_.clear();
+        {
+            SkippedNodes skipped;
+            while (Evictable* const least = nodes_.queues().least_in_place()) {
+                Node& node = static_cast<Node&>(*least);
+                if (has_gained(node)) continue;
+                const bool helps =
+                    refusal == Reason::too_many_snapshots || frees_cells(memory_, *node.snapshot, refusal.member);
+                if (helps && move_out(node)) return true;
+                if (!helps) candidates_.push_back(&node);
+                skipped.add(node);
+            }
         }
-        return false;
+        return make_room_together(refusal, Sequence{-1})
+               || (refusal.sequence.value >= 0 && make_room_together(refusal, refusal.sequence));
     }
 
     /// Evicts the least useful node. Returns false if there is none that is not held.
@@ -249,6 +254,36 @@ private:
         return nullptr;
     }
 
+    // The same by several of the candidates, none of which helps alone: cells that two prefixes own become free when
+    // both are gone. With a sequence: or stay with it alone, so that `remove` need not copy them.
+    bool make_room_together(const Refusal& refusal, Sequence s) {
+        std::size_t chosen = 0; // at the end of the list; each is needed
+        const auto helps = [&](std::size_t least_useful) {
+            const auto for_each = [&](auto visit) {
+                for (std::size_t i = 0; i < least_useful; ++i) visit(*candidates_[i]->snapshot);
+                for (std::size_t i = candidates_.size() - chosen; i < candidates_.size(); ++i)
+                    visit(*candidates_[i]->snapshot);
+            };
+            return frees_together(memory_, for_each, s, refusal.member);
+        };
+        std::size_t enough = candidates_.size(); // so many of the least useful ones help, with the chosen ones
+        if (!helps(enough)) return false;
+        while (!helps(0)) {
+            std::size_t too_few = 0;
+            while (enough - too_few > 1) {
+                const std::size_t some = too_few + (enough - too_few) / 2;
+                (helps(some) ? enough : too_few) = some;
+            }
+            ++chosen;
+            std::swap(candidates_[candidates_.size() - chosen], candidates_[--enough]);
+        }
+        bool any = false;
+        for (; chosen > 0 && move_out(*candidates_[candidates_.size() - chosen]); --chosen) any = true;
+        return any;
+    }
+
+    bool move_out(Node& node) { return offload(node) || give_up_with_dependents(node); }
+
     // Returns false if a pin keeps those that need the node.
     bool give_up_with_dependents(Node& node) {
         while (node.offloaded_dependents > 0) {
@@ -364,6 +399,12 @@ private:
         }
     }
 
+    // Room for `more` nodes. O(1) amortised.
+    void reserve_nodes(std::size_t more) {
+        nodes_.reserve(more);
+        candidates_.grow(nodes_.size() + more);
+    }
+
     Result<void> insert(const Walk& walk, Sequence s, Tokens tokens, std::uint64_t salt) {
         const bool ends_here = walk.verified == tokens.size();
         if (walk.below == nullptr && ends_here) return complete(*walk.last, s);
@@ -383,7 +424,7 @@ private:
     }
 
     Result<void> append(const Walk& walk, Sequence s, Tokens tokens, std::uint64_t salt) {
-        nodes_.reserve(2);
+        reserve_nodes(2);
         auto root = walk.last == nullptr ? nodes_.make({}) : nullptr;
         auto leaf = nodes_.make(tokens.subspan(walk.verified));
         auto snapshot = memory_.snapshot(s, begin_below(walk.last), end_of(tokens));
@@ -395,7 +436,7 @@ private:
 
     // The tokens end within the edge of a node.
     Result<void> cut(const Walk& walk, Sequence s) {
-        nodes_.reserve(1);
+        reserve_nodes(1);
         auto upper = first_part(walk);
         Parts parts = parts_of(walk, s);
         if (!parts.head && !parts.tail) return parts.refusal;
@@ -405,7 +446,7 @@ private:
 
     // The tokens leave the edge of a node. If no snapshot ends there, that of s needs to begin further up.
     Result<void> fork(const Walk& walk, Sequence s, Tokens tokens) {
-        nodes_.reserve(2);
+        reserve_nodes(2);
         auto upper = first_part(walk);
         auto leaf = nodes_.make(tokens.subspan(walk.verified));
         auto first = snapshot_keeping_schedule(memory_, s, end_of(walk), end_of(tokens));
@@ -490,7 +531,8 @@ private:
     Bytes bytes_;
     std::uint64_t clock_ = 0;
     double floor_ = 0;
-    std::vector<Node*> chain_; // scratch memory of restore
+    std::vector<Node*> chain_;      // scratch memory of restore
+    TrivialList<Node*> candidates_; // of make_room, the least useful one first; has room for all nodes
 };
 
 } // namespace cellar::detail
