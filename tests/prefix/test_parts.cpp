@@ -131,6 +131,20 @@ TEST_CASE("the table of children agrees with a map") {
     CHECK(visited == expected.size());
 }
 
+TEST_CASE("where the children of two tables lie differs, so nobody can choose keys that collide") {
+    const auto order = [] {
+        ChildTable<int> table;
+        std::vector<int> nodes(1000);
+        table.reserve(nodes.size());
+        for (std::size_t i = 0; i < nodes.size(); ++i) table.add(1, i, nodes[i]);
+        std::vector<std::ptrdiff_t> visited;
+        table.for_each([&](const int& node) { visited.push_back(&node - nodes.data()); });
+        CHECK(visited.size() == nodes.size());
+        return visited;
+    };
+    CHECK(order() != order());
+}
+
 TEST_CASE("the queues yield the least useful node, and among equals the one that was used earlier") {
     EvictionQueues queues;
     CHECK(queues.least_in_place() == nullptr);

@@ -6,12 +6,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <random>
 #include <utility>
 
 namespace cellar::detail {
 
 /// The children of all nodes of a tree: a hash table from a parent's number and a key to the child. Finding, adding and
-/// removing one is O(1), however many children a node has. Only `reserve` allocates.
+/// removing one is O(1), however many children a node has. Only `reserve` allocates. Each table has a random seed, so
+/// nobody can choose keys that collide.
 template <class Node>
 class ChildTable {
 public:
@@ -75,7 +77,7 @@ private:
     std::size_t next(std::size_t i) const { return (i + 1) & mask(); }
 
     std::size_t home_of(std::uint64_t parent, std::uint64_t key) const {
-        return static_cast<std::size_t>(mixed(parent * 0x9e3779b97f4a7c15U ^ key)) & mask();
+        return static_cast<std::size_t>(mixed(mixed(parent ^ seed_) + key)) & mask();
     }
 
     // Where the entry is, or the free place where it would be.
@@ -87,6 +89,12 @@ private:
 
     void place(const Slot& slot) { slots_[index_of(slot.parent, slot.key)] = slot; }
 
+    static std::uint64_t random_seed() {
+        std::random_device device;
+        return std::uint64_t{device()} << 32 | device();
+    }
+
+    std::uint64_t seed_ = random_seed();
     TrivialList<Slot> slots_; // a power of two, at most half of them in use
     std::size_t size_ = 0;
 };
