@@ -16,6 +16,7 @@
 #include <map>
 #include <regex>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace test_all_sequences {
@@ -51,6 +52,21 @@ Numbers related() {
     numbers::feed(all, prompt(3, 0, {31, 32}));
     return all;
 }
+
+/// Counts what is restored, and copied.
+struct Counting : Numbers {
+    explicit Counting(Numbers numbers) : Numbers{std::move(numbers)} {}
+    Result<void> restore(Sequence s, const CellSnapshot& snapshot) {
+        ++restored;
+        return Numbers::restore(s, snapshot);
+    }
+    Result<void> copy_prefix(Sequence from, Sequence to, Position end) {
+        ++copied;
+        return Numbers::copy_prefix(from, to, end);
+    }
+    int restored = 0;
+    int copied = 0;
+};
 
 void check_related(auto& all) {
     CHECK(values(all, 0) == Values{1, 2, 3, 4, 5, 6});
@@ -153,6 +169,25 @@ TEST_CASE("all sequences are saved, cells that they share once, and share them w
         if (tensor.name.ends_with(".positions")) tokens += tensor.shape[0];
     CHECK(tokens == 13);
     CHECK(*reader.metadata("snapshot.sequences.4") == "-1");
+}
+
+TEST_CASE("each part of a file is restored once, however many sequences have it") {
+    Numbers from = related();
+    Counting to{cache(13)};
+    REQUIRE(load_into(to, all_sequences, saved(from, all_sequences)));
+    check_related(to);
+    CHECK(to.restored == 6); // parts: two of 0, two of 1, one of 2, one of 3
+    CHECK(to.copied == 2);
+    Counting many{cache(13, 40)};
+    const List chosen(40, Sequence{2}); // 40 times three parts
+    List all;
+    for (int s = 0; s < 40; ++s) all.push_back(Sequence{s});
+    REQUIRE(load_into(many, all, saved(from, chosen)));
+    CHECK(many.restored == 1);
+    CHECK(many.copied == 39);
+    for (const Sequence s : all) CHECK(values(many, s.value) == Values{1, 2, 3, 4, 15, 16, 27});
+    CHECK(many.statistics().free == 13 - 7);
+    CHECK(audit(many) == "");
 }
 
 TEST_CASE("a part that others follow is divided when a sequence leaves it earlier") {

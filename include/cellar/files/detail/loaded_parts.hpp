@@ -89,18 +89,25 @@ public:
         for (const Sequence s : sequences_) static_cast<void>(memory_.remove(s, Position{0}, to_end)); // never refuses
     }
 
-    /// `last`: of each sequence, its last part or -1. Snapshots are destroyed on the way.
+    /// `last`: of each sequence, its last part or -1. Snapshots are destroyed on the way. Each part is restored once,
+    /// to the first sequence that has it, and each other sequence gets a copy of one that has all that it needs:
+    /// O(parts + sequences) operations.
     Result<void> restore(std::vector<LoadedPart<M>> parts, std::span<const std::int32_t> last) {
-        std::vector<std::vector<Sequence>> users(parts.size());
+        const std::vector<std::int32_t> first = first_users(parts, last);
+        std::vector<std::vector<Sequence>> copies(parts.size()); // to be made when a part was restored
+        for (std::size_t k = 0; k < parts.size(); ++k)
+            if (const std::int32_t before = parts[k].before; before != -1 && first[k] != first[at(before)])
+                if (first[k] != unused) copies[at(before)].push_back(sequences_[at(first[k])]);
         for (std::size_t i = 0; i < last.size(); ++i)
-            for (std::int32_t k = last[i]; k != -1; k = parts[static_cast<std::size_t>(k)].before)
-                users[static_cast<std::size_t>(k)].push_back(sequences_[i]);
+            if (last[i] != -1 && first[at(last[i])] != static_cast<std::int32_t>(i))
+                copies[at(last[i])].push_back(sequences_[i]);
         for (std::size_t k = 0; k < parts.size(); ++k) {
-            LoadedPart<M> part = std::move(parts[k]);
-            // In place, it is shared. Where the memory has no room for a snapshot, each sequence gets a copy.
-            if (users[k].size() > 1) static_cast<void>(memory_.reload(part.snapshot));
-            for (const Sequence s : users[k])
-                if (const Result<void> done = memory_.restore(s, part.snapshot); !done) return done;
+            const LoadedPart<M> part = std::move(parts[k]);
+            if (first[k] == unused) continue;
+            const Sequence s = sequences_[at(first[k])];
+            if (const Result<void> done = memory_.restore(s, part.snapshot); !done) return done;
+            for (const Sequence to : copies[k])
+                if (const Result<void> done = memory_.copy_prefix(s, to, to_end); !done) return done;
         }
         for (std::size_t i = 0; i < sequences_.size(); ++i) // those that get nothing begin anew, too
             if (i >= last.size() || last[i] == -1)
@@ -110,6 +117,22 @@ public:
     }
 
 private:
+    static constexpr std::int32_t unused = INT32_MAX;
+
+    static std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+    /// The first sequence that has each part.
+    static std::vector<std::int32_t> first_users(const std::vector<LoadedPart<M>>& parts,
+                                                 std::span<const std::int32_t> last) {
+        std::vector<std::int32_t> first(parts.size(), unused);
+        for (std::size_t i = last.size(); i-- > 0;)
+            if (last[i] != -1) first[at(last[i])] = static_cast<std::int32_t>(i);
+        for (std::size_t k = parts.size(); k-- > 0;)
+            if (const std::int32_t before = parts[k].before; before != -1)
+                first[at(before)] = std::min(first[at(before)], first[k]);
+        return first;
+    }
+
     M& memory_;
     std::vector<Sequence> sequences_;
 };
