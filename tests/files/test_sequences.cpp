@@ -127,6 +127,42 @@ TEST_CASE("a file whose members end at different positions is unsuitable for a h
     }
 }
 
+TEST_CASE("a file whose member begins behind the end of the others is unsuitable for a hybrid") {
+    const CacheLimits limits{.sequences = 2, .cells = 20, .batch = 8};
+    const CacheShape one{.layers = 1, .kv_heads = 1, .head_dim = 1};
+    using Inputs = EncoderMemory<StandardV<float>>;
+    using Flat = Hybrid<Repeat<toy::Full>, toy::Full, Inputs>;
+    using Nested = Hybrid<Repeat<Flat>, Flat, Inputs>;
+    const auto flat = [&] { return Flat{1, toy::Full{one, limits}, Inputs{one, limits}}; };
+    const auto check = [](const auto& make, auto& from, const std::string& inputs, const std::string& member) {
+        const Bytes file = saved(from, Sequence{0});
+        for (const std::string begin : {"7", "2147483647"}) {
+            auto to = make();
+            const auto refused = load_into(
+                to, Sequence{1}, disk::with(file, {{inputs + ".from", begin}, {inputs + ".to", "2147483647"}}));
+            REQUIRE_FALSE(refused);
+            CHECK(refused.error() == FileReason::unsuitable);
+            CHECK(refused.error().message
+                  == "f: " + member + ": its snapshot or that of a member before begins at position " + begin
+                         + ", expected at most 6, where they end");
+            CHECK(to.next(Sequence{1}) == Position{0});
+        }
+        auto to = make();
+        CHECK(load_into(to, Sequence{1}, disk::with(file, {{inputs + ".from", "6"}})));
+    };
+    Flat from = flat();
+    REQUIRE(toy::feed(from, toy::text(0, 0, 6), 1));
+    check(flat, from, "members.1", "member 1");
+    const auto nested = [&] { return Nested{1, flat(), Inputs{one, limits}}; };
+    Nested outer = nested();
+    {
+        auto pass = outer.begin(BatchBuilder{Sequence{0}, Position{0}, 6}).value();
+        pass.of<Flat>().of<toy::Full>().mark_put(0);
+        pass.commit();
+    }
+    check(nested, outer, "members.1", "member 1");
+}
+
 TEST_CASE("a sequence without tokens is saved, and empties the one that loads it") {
     Numbers from = filled();
     const Bytes file = saved(from, Sequence{2});

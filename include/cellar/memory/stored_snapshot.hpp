@@ -159,6 +159,12 @@ enum class LoadTo {
     cells ///< in cells of the memory, if it has any; else as `host`
 };
 
+/// Where the snapshots of a hybrid's members begin and end, as far as those that were loaded tell.
+struct StoredRange {
+    std::int64_t begin = 0; ///< the largest one
+    std::optional<std::int64_t> end{};
+};
+
 /// An operation: makes a snapshot of what was saved, and adds where its arrays go to `arrays`. `finish` returns it,
 /// before or after they are there. The names of what was saved begin with `prefix`.
 struct Load {
@@ -166,6 +172,7 @@ struct Load {
     std::string prefix;
     std::vector<StoredArray>& arrays;
     LoadTo to = LoadTo::host;
+    StoredRange* range = nullptr; ///< of the hybrid whose member it is, if it is one's
 };
 
 } // namespace cellar::detail

@@ -26,14 +26,19 @@ inline std::string member_prefix(const std::string& prefix, int member) {
     return prefix + "members." + std::to_string(member) + ".";
 }
 
-/// Why a member's snapshot does not end where those of the members before do. A member that does not tell may end
-/// anywhere, and so may inputs that wait for the next token.
-inline Checked<void> check_end(std::optional<std::int64_t> found, std::optional<std::int64_t>& expected) {
-    if (!found) return {};
-    if (!expected) expected = found;
-    if (found == expected) return {};
-    return Problem{"its snapshot ends at position " + std::to_string(*found) + ", expected " + std::to_string(*expected)
-                   + ", as in the members before"};
+/// Why a member's snapshot does not end where those of the members before do, or begins behind that. A member that does
+/// not tell may end anywhere, and so may inputs that wait for the next token.
+inline Checked<void> check_range(std::optional<std::int64_t> begin, std::optional<std::int64_t> end,
+                                 StoredRange& range) {
+    if (!range.end) range.end = end;
+    if (end && end != range.end)
+        return Problem{"its snapshot ends at position " + std::to_string(*end) + ", expected "
+                       + std::to_string(*range.end) + ", as in the members before"};
+    range.begin = std::max(range.begin, begin.value_or(0));
+    if (range.end && range.begin > *range.end)
+        return Problem{"its snapshot or that of a member before begins at position " + std::to_string(range.begin)
+                       + ", expected at most " + std::to_string(*range.end) + ", where they end"};
+    return {};
 }
 
 /// What converts to the pass that `open` returns, if the member is there.
@@ -165,16 +170,18 @@ public:
             return prepared;
         }
     }
-    /// The first phase of loading a snapshot, which ends at the same position in all members.
+    /// The first phase of loading a snapshot, which ends at the same position in all members, and begins before it.
     Checked<Prepared<Load>> prepare(const Load& load) {
-        std::optional<std::int64_t> end;
+        StoredRange of_this;
+        StoredRange& range = load.range == nullptr ? of_this : *load.range;
         const auto prepare_one = [&](auto& m, auto i) {
             const std::string own = member_prefix(load.prefix, i);
-            auto loaded = m.prepare(Load{load.source, own, load.arrays, load.to});
-            auto end_of_member = load.source.number(own + "to");
-            if (!detail::counts_tokens(m) && end_of_member == to_end.value) end_of_member = std::nullopt;
-            if (auto ends = loaded ? check_end(end_of_member, end) : Checked<void>{}; !ends)
-                loaded = std::move(ends).error();
+            auto loaded = m.prepare(Load{load.source, own, load.arrays, load.to, &range});
+            auto end = load.source.number(own + "to");
+            if (!detail::counts_tokens(m) && end == to_end.value) end = std::nullopt;
+            const auto begin = load.source.number(own + "from");
+            if (auto fits = loaded ? check_range(begin, end, range) : Checked<void>{}; !fits)
+                loaded = std::move(fits).error();
             return loaded;
         };
         bool allocated = true;
