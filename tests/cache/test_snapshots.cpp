@@ -268,6 +268,24 @@ TEST_CASE("mistakes with snapshots are violations") {
     CHECK(audit(other) == "");
 }
 
+TEST_CASE("a child that begins within its parent is a violation, also where the parent ends at the largest position") {
+    numbers::Cache<SlidingWindow<2>> cache{{.layers = 1, .kv_heads = 1, .head_dim = 2},
+                                           {.cells = 8, .batch = 8, .positions = Positions::any},
+                                           SlidingWindow<2>{{.retention = INT32_MAX}}};
+    feed(cache, prompt(0, 0, {1, 2}) + prompt(0, INT32_MAX - 1, {3}));
+    CellSnapshot parent = cache.snapshot(Sequence{0}).value();
+    CHECK(parent.to() == to_end);
+    CellSnapshot child = cache.snapshot(Sequence{0}, Position{1}).value();
+    const std::string before = numbers::portrait(cache);
+    CHECK(violation_of([&] { (void)cache.merge(parent, std::move(child)); })
+          == "merge: the child is of positions [1, 2147483647), expected it to begin at 2147483647, where the parent "
+             "ends");
+    CHECK(numbers::portrait(cache) == before);
+    CHECK(child.tokens() == 2);
+    CHECK(parent.tokens() == 3);
+    CHECK(audit(cache) == "");
+}
+
 TEST_CASE("a snapshot may outlive its memory, and a pass may be open when it is destroyed") {
     std::optional<numbers::Cache<>> cache = filled();
     std::optional<CellSnapshot> first = cache->snapshot(Sequence{0}).value();

@@ -55,7 +55,7 @@ public:
         KeptCells& first = kept_of(parent, "merge");
         KeptCells& second = kept_of(child, "merge");
         CELLAR_EXPECTS(&first != &second, "merge: the snapshots are one and the same, expected two");
-        const bool is_within = first.to == to_end && second.from >= first.from; // inputs of an encoder
+        const bool is_within = state_.holds_inputs && first.to == to_end && second.from >= first.from;
         CELLAR_EXPECTS(second.from == first.to || is_within || (second.from == Position{0} && second.to >= first.to),
                        "merge: the child is of positions [", second.from, ", ", second.to,
                        "), expected it to begin at ", first.to, ", where the parent ends");
