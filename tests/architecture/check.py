@@ -56,7 +56,7 @@ OPT_IN = {"eigen": "Eigen", "kokkos": "Kokkos", "dlpack": "dlpack", "ggml": "ggm
 PLATFORM = {
     "simd/amx.hpp": ["<cpuid.h>", "<sys/syscall.h>", "<unistd.h>"],
     "base/huge_pages.hpp": ["<sys/mman.h>"],
-    "files/detail/posix_files.hpp": ["<fcntl.h>", "<sys/mman.h>", "<sys/stat.h>", "<unistd.h>"],
+    "files/detail/posix_files.hpp": ["<fcntl.h>", "<sys/file.h>", "<sys/mman.h>", "<sys/stat.h>", "<unistd.h>"],
 }
 
 # These headers must not reach the rooms named: the Eigen backend is an oracle because it shares no

@@ -2,6 +2,7 @@
 #include "folder.hpp"
 #include "made_files.hpp"
 #include "skip.hpp"
+#include <cellar/files/abandoned_files.hpp>
 #include <cellar/files/file_reader.hpp>
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/file_writer.hpp>
@@ -10,8 +11,10 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -118,6 +121,48 @@ TEST_CASE("a program that is killed while it saves leaves a whole file") {
     }
     REQUIRE(save(path, "1", 1)); // what the others left behind is not in the way
     CHECK(load(path) == contents[1]);
+    const std::size_t left = folder.names().size() - 1;
+    CHECK(left > 0);
+    CHECK(remove_abandoned(path) == left);
+    CHECK(folder.names() == std::vector<std::string>{"f"});
+}
+
+TEST_CASE("what killed saves leave behind is removed, and what others write stays") {
+    const Folder folder;
+    const auto path = folder.path / "f";
+    const auto leave_behind = [](const std::filesystem::path& name) {
+        const ::pid_t child = ::fork();
+        if (child == 0) {
+            auto writer = FileWriter::create(name, plan_of("0"), {.sync = false});
+            ::raise(SIGKILL);
+        }
+        int status = 0;
+        ::waitpid(child, &status, 0);
+        CHECK(WIFSIGNALED(status));
+    };
+    REQUIRE(save(path, "0", 0));
+    leave_behind(path);
+    leave_behind(folder.path / "g");
+    for (const char* const name :
+         {"f.1234567.tmp", "f.12345678.tm", "f.1234567G.tmp", "f12345678.tmp", ".12345678.tmp"})
+        std::ofstream{folder.path / name} << "not a save";
+    REQUIRE(folder.names().size() == 8);
+
+    const FilePlan plan = plan_of("1");
+    auto writer = FileWriter::create(path, plan, {.sync = false});
+    REQUIRE(writer);
+    CHECK(remove_abandoned(path) == 1); // neither this writer's nor that of g
+    CHECK(folder.names().size() == 8);
+    CHECK(remove_abandoned(folder.path / "g") == 1);
+    CHECK(remove_abandoned(folder.path) == 0);
+    REQUIRE(disk::write_tensors(*writer, plan, 1));
+    CHECK(load(path) == disk::content_of(plan, 1));
+    CHECK(folder.names().size() == 6);
+    leave_behind(path);
+    leave_behind(folder.path / "g");
+    CHECK(remove_abandoned(folder.path) == 2);
+    CHECK(remove_abandoned(folder.path / "none" / "f") == 0);
+    CHECK(load(path) == disk::content_of(plan, 1));
 }
 
 TEST_CASE("a disk that is full in the middle of a write is an error, and the old file stays") {

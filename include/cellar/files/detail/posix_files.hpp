@@ -16,6 +16,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <system_error>
@@ -34,10 +35,21 @@ int uninterrupted(Call call) {
 
 class PosixFile final : public FileSystem::File {
 public:
-    ~PosixFile() override { PosixFile::close(); }
+    ~PosixFile() override {
+        PosixFile::close();
+        if (lock_ >= 0) ::close(lock_);
+    }
 
     int open(const std::filesystem::path& path, int flags, ::mode_t mode) {
         return uninterrupted([&] { return descriptor_ = ::open(path.c_str(), flags | O_CLOEXEC, mode); });
+    }
+
+    /// Locks the file as long as this object lives, also after `close`; the end of the process releases the lock.
+    /// EWOULDBLOCK: another one has it. ENOTSUP or the like: the file system has no locks.
+    int lock() {
+        if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) return errno;
+        lock_ = ::fcntl(descriptor_, F_DUPFD_CLOEXEC, 0);
+        return lock_ < 0 ? errno : 0;
     }
 
     int status(struct stat& status) const { return ::fstat(descriptor_, &status) == 0 ? 0 : errno; }
@@ -114,6 +126,7 @@ private:
     }
 
     int descriptor_ = -1;
+    int lock_ = -1; ///< has the same lock
 };
 
 /// The calls of POSIX. Errors are values of `errno`.
@@ -128,6 +141,9 @@ public:
         auto created = std::make_unique<PosixFile>();
         const ::mode_t mode = is_regular ? own : static_cast<::mode_t>(permissions) & 0777;
         if (const int error = created->open(path, O_WRONLY | O_CREAT | O_EXCL, mode)) return error;
+        struct stat made {};
+        if (created->lock() == EWOULDBLOCK || created->status(made) != 0 || made.st_nlink == 0)
+            return EEXIST; // it was taken for an abandoned one in between
         if (is_regular) created->take_permissions(old);
         file = std::move(created);
         return 0;
@@ -159,6 +175,16 @@ public:
     }
 
     std::string describe(int error) const override { return std::generic_category().message(error); }
+
+    /// Removes an unfinished file, unless a writer has it. Returns true if it did.
+    static bool remove_abandoned(const Path& path) {
+        PosixFile file;
+        struct stat opened {};
+        struct stat named {};
+        return file.open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, 0) == 0 && file.lock() == 0
+               && file.status(opened) == 0 && S_ISREG(opened.st_mode) && ::lstat(path.c_str(), &named) == 0
+               && named.st_dev == opened.st_dev && named.st_ino == opened.st_ino && ::unlink(path.c_str()) == 0;
+    }
 };
 
 } // namespace cellar::detail

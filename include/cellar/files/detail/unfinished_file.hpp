@@ -15,6 +15,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -28,6 +29,19 @@ inline std::uint64_t unlikely_number() {
     mixed ^= reinterpret_cast<std::uintptr_t>(&calls); // differs between processes
     mixed *= 0x9e3779b97f4a7c15;                       // the golden ratio: spreads the differences over all bits
     return mixed ^ (mixed >> 32);
+}
+
+/// True for `NAME.HEX.tmp`, the name of an unfinished file; of any, if no name is given.
+inline bool is_unfinished(std::string_view file, std::string_view name) {
+    constexpr std::string_view end = ".tmp";
+    constexpr std::size_t digits = 8;
+    if (file.size() <= digits + 1 + end.size() || !file.ends_with(end)) return false;
+    file.remove_suffix(end.size());
+    const bool is_hex = file.find_first_not_of("0123456789abcdef", file.size() - digits) == file.npos;
+    file.remove_suffix(digits);
+    if (!is_hex || !file.ends_with('.')) return false;
+    file.remove_suffix(1);
+    return name.empty() || file == name;
 }
 
 /// A file of another name next to the one that it will replace. The destructor removes it.
@@ -83,6 +97,7 @@ public:
         if (const int error = file_->close()) return failure("cannot be closed", error);
         if (const int error = files_->rename(unfinished_, path_)) return failure("cannot be replaced", error);
         unfinished_.clear();
+        file_.reset(); // the lock is needed no more
         if (const int error = sync ? files_->sync_folder(folder_) : 0)
             return failure("is written, but its folder cannot be synced", error);
         return {};
