@@ -144,6 +144,55 @@ TEST_CASE("memory that does not fit is a violation") {
     CHECK(violation_of([&] { cache_in({}); }) == "memory: of 0 layers, expected of all 2");
 }
 
+TEST_CASE_TEMPLATE("keys and values of free cells are erased, and no others", Backend, HostBackend, EigenBackend) {
+    Own own;
+    auto cache = cache_in<Backend>({own.memory(), {}});
+    feed(cache, Sequence{0}, 5);
+    feed(cache, Sequence{1}, 3);
+    auto kept = cache.snapshot(Sequence{0}, Position{0}, Position{2}).value();
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
+    CHECK(violation_of([&] {
+              auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}}).value();
+              cache.erase_free_cells();
+          })
+          == "erase_free_cells: a pass is open, expected it to be committed or dropped first");
+    cache.erase_free_cells();
+    std::vector<bool> in_use(cells);
+    const auto use = [&](Position, Cell cell, std::int32_t n) { std::fill_n(in_use.begin() + cell, n, true); };
+    cache.visit_cells(Sequence{1}, use);
+    cache.visit_kept_cells(use);
+    CHECK(std::count(in_use.begin(), in_use.end(), true) == 5);
+    bool right = true;
+    for (std::size_t cell = 0; cell < cells; ++cell)
+        for (std::size_t i = 0; i < 8; ++i) {
+            right = right && (static_cast<float>(own.keys[cell * 8 + i]) != 0) == in_use[cell];
+            right = right && (own.values[i * cells + cell] != 0) == in_use[cell];
+        }
+    CHECK(right);
+    CHECK(cache.tokens(Sequence{1}) == 3);
+    CHECK(kept.tokens() == 2);
+}
+
+TEST_CASE("units and scales of free cells are erased, in formats of several planes and caches that have not grown") {
+    Cache<StandardV<ScaledHeads, BlocksOf32>, FullCausal, UnrotatedShift> cache{
+        {.layers = 1, .kv_heads = 1, .head_dim = 64}, {.cells = 128, .initial_cells = 64, .batch = 2}};
+    {
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 2}).value();
+        const std::vector<float> rows(128, 254);
+        pass.put(0, rows, rows);
+        pass.commit();
+    }
+    REQUIRE(cache.remove(Sequence{0}, Position{1}, to_end));
+    cache.erase_free_cells();
+    const auto rows = std::as_const(cache).rows(0);
+    CHECK(rows.keys.units(0, 0, 0) == 127);
+    CHECK(rows.keys.units(1, 0, 0) == 0);
+    CHECK(rows.keys.scales(0, 0, 0) == 2);
+    CHECK(rows.keys.scales(1, 0, 0) == 0);
+    CHECK(static_cast<float>(rows.values(0, 0, 0).scale) == 2);
+    CHECK(static_cast<float>(rows.values(1, 0, 0).scale) == 0);
+}
+
 #if defined(__linux__)
 namespace {
 

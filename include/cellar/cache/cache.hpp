@@ -272,6 +272,17 @@ public:
     /// makes histories shorter and batches contiguous. If a backend throws, the cache is as it was.
     void defragment(Where where = Where::current()) { detail::perform(*this, op::Defragment{}, where).value(); }
 
+    /// Writes zeros to the keys and values of all free cells. Otherwise they stay until other tokens take the cells,
+    /// and views of a history show them. For a server of several tenants, when one leaves. Snapshots that are offloaded
+    /// are elsewhere, and what is released to the system is not erased. Blocks. O(cells), and a row for each free
+    /// cell. Throws `std::bad_alloc` if there are no 8 MiB to work with, with some cells erased.
+    void erase_free_cells(Where where = Where::current()) {
+        expect_data();
+        const detail::Caller caller{where};
+        state().expect_no_pass("erase_free_cells");
+        state().erase_free_cells();
+    }
+
     /// For a cache without keys and values (`NoData`): what `remove`, `defragment` and `begin` (which defragments under
     /// `Placement::contiguous`) left to the program since the last call, in this order. Carry out one plan after the
     /// other: first its moves, for the keys and the values of each layer that has memory of its own; then its

@@ -126,6 +126,7 @@ public:
     /// inputs down, together with their sequence's tokens, and never refuses.
     using Cells::copy_prefix;
     using Cells::defragment;
+    using Cells::erase_free_cells;
     using Cells::fence;
     using Cells::remove;
     using Cells::reserve_lists;

@@ -220,6 +220,15 @@ public:
     /// Defragments all members that have cells, or none if one has no memory for it.
     void defragment(Where where = Where::current()) { detail::perform(*this, op::Defragment{}, where).value(); }
 
+    /// Writes zeros to the free cells of all members that have cells; see `Cache::erase_free_cells`. States are not
+    /// erased.
+    void erase_free_cells(Where where = Where::current()) {
+        const detail::Caller caller{where};
+        members_.for_each([](auto& m) {
+            if constexpr (requires { m.erase_free_cells(); }) m.erase_free_cells();
+        });
+    }
+
     /// Blocks until all enqueued work of all members is done.
     void fence(Where where = Where::current()) {
         const detail::Caller caller{where};

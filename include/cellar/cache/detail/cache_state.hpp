@@ -335,6 +335,15 @@ struct CacheState {
         }
     }
 
+    /// Writes zeros to the keys and values of free cells. Blocks. May throw, with some of them written.
+    void erase_free_cells() {
+        TrivialList<Cell> cells;
+        for (Cell cell = 0; cell < stores.cells(); ++cell)
+            if (book.table().free().contains(cell)) cells.push_back(cell);
+        for (Store& store : stores)
+            for_each_plane(store, Store::planes(), [&](auto& plane) { plane.erase(backend, cells); });
+    }
+
     /// In place of `carry_out`, where the program does this work. `reserve_plan` has made room.
     void hand_over(Plan& plan) noexcept requires(HoldsNoData<Backend>) {
         if (!plan.moves.empty() || !plan.rotations.empty()) plans.push_back(std::move(plan));

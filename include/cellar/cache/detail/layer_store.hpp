@@ -73,7 +73,26 @@ public:
         memory_ = std::move(memory);
     }
 
+    /// Writes zeros to these cells. Blocks. May throw, with nothing changed.
+    void erase(Backend& backend, std::span<const Cell> cells) {
+        if (cells.empty() || row() == 0) return;
+        const std::size_t some = std::min(cells.size(), static_cast<std::size_t>(rows_at_once()));
+        const Buffer zeros = backend.template allocate<Unit>(static_cast<std::int64_t>(some) * row());
+        for (; !cells.empty(); cells = cells.subspan(std::min(some, cells.size()))) {
+            const auto next = cells.first(std::min(some, cells.size()));
+            backend.scatter(mapping_, memory_, next,
+                            contiguous_view(zeros.data(), std::ssize(next), mapping_.heads(), mapping_.dim()));
+        }
+        backend.fence(); // before the zeros are destroyed
+    }
+
 private:
+    // Those that are copied in one call.
+    std::int64_t rows_at_once() const {
+        constexpr std::int64_t usual = (std::int64_t{8} << 20) / std::int64_t{sizeof(Unit)};
+        return std::clamp<std::int64_t>(usual / row(), 1, mapping_.cells());
+    }
+
     static Buffer make(Backend& backend, const Mapping& mapping, const RowsMemory* given, const RowsName& name) {
         const std::int64_t n = mapping.required_size();
         if constexpr (BorrowsMemory<Backend>)
@@ -109,8 +128,7 @@ private:
 
     // All cells, some at a time. Blocks.
     void copy_to(Backend& backend, const Mapping& mapping, Buffer& memory) const {
-        constexpr std::int64_t usual = (std::int64_t{8} << 20) / std::int64_t{sizeof(Unit)};
-        const std::int64_t n = std::clamp<std::int64_t>(usual / row(), 1, mapping_.cells());
+        const std::int64_t n = rows_at_once();
         Buffer rows = backend.template allocate<Unit>(n * row());
         TrivialList<Cell> cells(static_cast<std::size_t>(n));
         for (std::int64_t first = 0; first < mapping_.cells(); first += n) {
