@@ -243,25 +243,4 @@ TEST_CASE("attention in parallel") {
     pass.commit();
 }
 
-TEST_CASE("the keys and values lie in tensors of the program") {
-    constexpr int layers = 2;
-    constexpr int kv_heads = 2;
-    constexpr int cells = 64;
-    std::vector<std::vector<float>> tensors(2 * layers, std::vector<float>(cells * kv_heads * dim));
-    // [memory]
-    std::vector<cellar::LayerMemory> memory; // of each layer: [cells, kv_heads, dim] for StandardV
-    for (std::size_t layer = 0; layer < layers; ++layer) {
-        std::vector<float>& keys = tensors[2 * layer];
-        std::vector<float>& values = tensors[2 * layer + 1];
-        const auto bytes = static_cast<std::int64_t>(keys.size() * sizeof(float));
-        memory.push_back({.keys = {keys.data(), bytes}, .values = {values.data(), bytes}});
-    }
-    cellar::Cache<> cache{
-        {.layers = layers, .kv_heads = kv_heads, .head_dim = dim}, {.sequences = 2, .cells = cells}, memory};
-    // [/memory]
-    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}}).value();
-    CHECK(pass.in_place(1).keys.data_handle() == tensors[2].data());
-    pass.drop();
-}
-
 } // namespace test_model_code
