@@ -21,8 +21,8 @@ struct AttentionOptions {
     /// -infinity: none.
     std::span<const float> sinks{};
     /// A tree of drafts: for each token of the batch, the index of its parent in the batch, or -1 if it follows what
-    /// its sequence held before the batch. A parent comes before its children. A token then sees what its sequence
-    /// held before the batch (as far as its window reaches), its ancestors, and itself. Empty: tokens see each other by
+    /// its sequence held before the batch. A parent comes before its children. A token then sees, as far as its window
+    /// reaches, what its sequence held before the batch, its ancestors, and itself. Empty: tokens see each other by
     /// their positions.
     std::span<const std::int32_t> parents{};
     /// Sequences that share the cells of a prefix (`copy_prefix`, snapshots) read these once for all their queries, if

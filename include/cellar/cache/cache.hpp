@@ -169,7 +169,7 @@ public:
 
     /// The same for models whose rotary positions are not the order of their tokens (M-RoPE: the tokens of an image
     /// move them by less than their number): the keys of later tokens are rotated back by `rotate_by` positions instead
-    /// of end - begin.
+    /// of end - begin. An empty range changes nothing, whatever the number.
     Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
                         Where where = Where::current()) requires(rotates_keys<Shift>) {
         return detail::perform(*this, op::Remove{s, begin, end, rotate_by}, where);

@@ -47,7 +47,8 @@ public:
 
     /// Gives s, which must be empty, the longest prefix of `tokens` that the tree has and the memory can restore. Its
     /// next token is then tokens[length]. The model has no output for attached tokens: if you need the output for the
-    /// last token, leave it out of `tokens`. A prefix in place is shared, with no copy. One that was offloaded comes
+    /// last token, leave it out of `tokens`. A sequence that gets a prefix loses its schedules: call `schedule` of the
+    /// memory afterwards. A prefix in place is shared, with no copy. One that was offloaded comes
     /// back in place if there is room, or if other prefixes can be offloaded or evicted for it. If memory is short,
     /// attaches a shorter prefix; never refuses, and never throws for want of memory. A sequence that has tokens is a
     /// violation. O(tokens compared + nodes passed + what `restore` and `reload` cost for each snapshot on the way).

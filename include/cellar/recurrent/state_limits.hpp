@@ -33,7 +33,7 @@ struct StateLimits {
     std::int32_t checkpoints = 0;
     CheckpointPolicy checkpoint_policy = CheckpointPolicy::spread;
     std::int32_t checkpoint_interval = 0; ///< a checkpoint at every multiple of this position; 0: no automatic ones
-    std::int32_t snapshots = 0;           ///< snapshots in place at a time, at most; each takes a slot
+    std::int32_t snapshots = 0; ///< in place at a time, at most; each takes a slot, also that of an empty sequence
     Unequal unequal = Unequal::split;
 };
 
