@@ -173,7 +173,8 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
 /// Computes in float; with `EigenBackend`, the reference, in double. A token that sees nothing gets zeros; so do tokens
 /// of a reserved pass. NaN and infinity in cells that a token does not see do not reach its results. The results depend
 /// neither on where tokens lie nor on the number of threads; with `reads_shared_once` their last bits depend on which
-/// sequences share cells.
+/// sequences share cells. Their last bits also depend on whether the compiler makes one instruction of a product and a
+/// sum, as g++ does from -O2 on.
 ///
 /// Cost: reads keys and values of what a sequence sees once for each 128 queries of a head, on a device for each 32 or
 /// fewer. Allocates if it needs more memory than any call of this memory before. On a device, it waits then, and where
