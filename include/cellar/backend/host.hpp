@@ -74,7 +74,7 @@ public:
     template <StorageFormat F, ShiftPolicy Shift, class... Planes>
     void rotate_encoded(const Shift& shift, int layer, std::span<const KeyRotation> rotations,
                         const Planes&... planes) const {
-        detail::rotate_encoded<F>(shift, layer, rotations, planes...);
+        detail::rotate_encoded<F>(shift, layer, rotations, 0, INT64_MAX, planes...);
     }
 
     void copy_slots(std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) const {

@@ -7,6 +7,7 @@
 #include <cellar/backend/kokkos/host_work.hpp>
 #include <cellar/backend/kokkos/staged_list.hpp>
 #include <cellar/base/attention_work.hpp>
+#include <cellar/element/storage_format.hpp>
 #include <cellar/shift/shift.hpp>
 
 #include <Kokkos_Core.hpp>
@@ -51,14 +52,14 @@ public:
     template <class Space>
     static constexpr bool reaches = Kokkos::SpaceAccessibility<ExecutionSpace, Space>::accessible;
 
-    template <Element E>
+    template <StorageUnit E>
     using Buffer = KokkosBuffer<E, MemorySpace>;
 
     /// True if the work reaches memory of the host that is allocated for that.
     static constexpr bool pins_host_memory =
         Work::on_device && !std::is_void_v<typename PinnedSpaceOf<ExecutionSpace, MemorySpace>::type>;
 
-    template <Element E>
+    template <StorageUnit E>
     using PinnedBuffer = KokkosPinnedBuffer<E, typename PinnedSpaceOf<ExecutionSpace, MemorySpace>::type>;
 
     explicit BasicKokkosBackend(ExecutionSpace space = ExecutionSpace{}) : space_{std::move(space)} {}
@@ -74,28 +75,28 @@ public:
 
     const ExecutionSpace& space() const { return space_; }
 
-    template <Element E>
+    template <StorageUnit E>
     Buffer<E> allocate(std::int64_t n) const {
         return Buffer<E>{space_, n};
     }
 
     /// See `PinsHostMemory`: in the `SharedHostPinnedSpace` of Kokkos. Blocks.
-    template <Element E>
+    template <StorageUnit E>
     PinnedBuffer<E> allocate_pinned(std::int64_t n) const requires(pins_host_memory) {
         return PinnedBuffer<E>{space_, n};
     }
 
-    template <LayoutMapping Mapping, Element E, class T>
+    template <LayoutMapping Mapping, StorageUnit E, class T>
     void scatter(const Mapping& mapping, Buffer<E>& buffer, std::span<const Cell> cells, StridedView<const T, 3> rows) {
         if (rows.size() != 0) work_.scatter(space_, mapping, buffer.data(), cells, rows);
     }
 
-    template <LayoutMapping Mapping, Element E, class T>
+    template <LayoutMapping Mapping, StorageUnit E, class T>
     void gather(const Mapping& mapping, const Buffer<E>& buffer, std::span<const Cell> cells, StridedView<T, 3> rows) {
         if (rows.size() != 0) work_.gather(space_, mapping, buffer.data(), cells, rows);
     }
 
-    template <LayoutMapping Mapping, Element E>
+    template <LayoutMapping Mapping, StorageUnit E>
     void move(const Mapping& mapping, Buffer<E>& buffer, std::span<const Move> moves) {
         work_.move(space_, mapping, buffer.data(), moves);
     }
@@ -104,6 +105,23 @@ public:
     void rotate(const Mapping& mapping, Buffer<E>& buffer, const Shift& shift, int layer,
                 std::span<const KeyRotation> rotations) {
         work_.rotate(space_, mapping, buffer.data(), shift, layer, rotations);
+    }
+
+    /// See `StoresFormat`. On the cores of the host: functions of formats are not for devices.
+    template <StorageFormat F, class... Planes>
+    void encode(std::span<const Cell> cells, StridedView<const float, 3> values,
+                const Planes&... planes) requires(!Work::on_device) {
+        if (values.size() != 0) work_.template encode<F>(space_, cells, values, planes...);
+    }
+    template <StorageFormat F, class... Planes>
+    void decode(std::span<const Cell> cells, StridedView<float, 3> values,
+                const Planes&... planes) requires(!Work::on_device) {
+        if (values.size() != 0) work_.template decode<F>(space_, cells, values, planes...);
+    }
+    template <StorageFormat F, ShiftPolicy Shift, class... Planes>
+    void rotate_encoded(const Shift& shift, int layer, std::span<const KeyRotation> rotations,
+                        const Planes&... planes) requires(!Work::on_device) {
+        work_.template rotate_encoded<F>(space_, shift, layer, rotations, planes...);
     }
 
     void copy_slots(std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
@@ -167,14 +185,14 @@ public:
         work_.attention().run(space_, work);
     }
 
-    template <Element E>
+    template <StorageUnit E>
     void copy_to_host(const Buffer<E>& buffer, std::int64_t first, std::span<E> to) {
         expect_within(buffer.size(), first, std::ssize(to));
         Kokkos::deep_copy(space_, HostView<E>{to.data(), to.size()}, part(buffer, first, to.size()));
         fence();
     }
 
-    template <Element E>
+    template <StorageUnit E>
     void copy_from_host(std::span<const E> from, Buffer<E>& buffer, std::int64_t first) {
         expect_within(buffer.size(), first, std::ssize(from));
         Kokkos::deep_copy(space_, part(buffer, first, from.size()), HostView<const E>{from.data(), from.size()});

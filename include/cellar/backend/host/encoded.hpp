@@ -3,6 +3,7 @@
 
 #include <cellar/backend/backend.hpp>
 #include <cellar/backend/host/rotate.hpp>
+#include <cellar/backend/host/runs.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/view.hpp>
@@ -64,17 +65,17 @@ void decode_rows(std::span<const Cell> cells, StridedView<float, 3> rows, const 
         }
 }
 
-/// Decodes, rotates and encodes each head.
+/// Decodes, rotates and encodes each head of cells [first_cell, last_cell), counted through the runs.
 template <class F, class Shift, class Units, class... Scales>
-void rotate_encoded(const Shift& shift, int layer, std::span<const KeyRotation> rotations, const Units& units,
-                    const Scales&... scales) {
+void rotate_encoded(const Shift& shift, int layer, std::span<const KeyRotation> rotations, std::int64_t first_cell,
+                    std::int64_t last_cell, const Units& units, const Scales&... scales) {
     const auto rotation = shift.rotation(layer);
     const int pairs = rotation.pairs();
     const int dim = units.mapping.dim() * F::values_per_unit;
     typename Shift::Factor factors[max_encoded_dim / 2];
     float values[max_encoded_dim];
     const std::span head_values{values, static_cast<std::size_t>(dim)};
-    for (const KeyRotation& run : rotations) {
+    visit_part(rotations, first_cell, last_cell, [&](const KeyRotation& run) {
         for (int pair = 0; pair < pairs; ++pair) factors[pair] = shift.factor(layer, pair, run.delta);
         for (Cell cell = run.first; cell < run.first + run.count; ++cell)
             for (int head = 0; head < units.mapping.heads(); ++head) {
@@ -84,7 +85,7 @@ void rotate_encoded(const Shift& shift, int layer, std::span<const KeyRotation> 
                 F::encode(std::span<const float>{head_values}, units_at(units, cell, head),
                           units_at(scales, cell, head)...);
             }
-    }
+    });
 }
 
 } // namespace cellar::detail

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/backend/host/encoded.hpp>
 #include <cellar/backend/host/lines.hpp>
 #include <cellar/backend/host/rotate.hpp>
 #include <cellar/backend/host/rows.hpp>
@@ -13,6 +14,7 @@
 #include <cstdint>
 #include <iterator>
 #include <span>
+#include <tuple>
 
 namespace cellar::detail {
 
@@ -87,6 +89,50 @@ struct RotatePiece {
     }
 };
 
+/// Planes of units, by reference: a piece is done before its caller returns.
+template <class F, class... Planes>
+struct EncodePiece {
+    std::span<const Cell> cells;
+    StridedView<const float, 3> values;
+    std::tuple<const Planes&...> planes;
+
+    void operator()(std::int64_t begin, std::int64_t end) const {
+        std::apply(
+            [&](const Planes&... each) {
+                encode_rows<F>(cells_from(cells, begin, end), rows_from(values, begin, end), each...);
+            },
+            planes);
+    }
+};
+
+template <class F, class... Planes>
+struct DecodePiece {
+    std::span<const Cell> cells;
+    StridedView<float, 3> values;
+    std::tuple<const Planes&...> planes;
+
+    void operator()(std::int64_t begin, std::int64_t end) const {
+        std::apply(
+            [&](const Planes&... each) {
+                decode_rows<F>(cells_from(cells, begin, end), rows_from(values, begin, end), each...);
+            },
+            planes);
+    }
+};
+
+template <class F, class Shift, class... Planes>
+struct RotateEncodedPiece {
+    const Shift* shift;
+    int layer;
+    std::span<const KeyRotation> rotations;
+    std::tuple<const Planes&...> planes;
+
+    void operator()(std::int64_t begin, std::int64_t end) const {
+        std::apply([&](const Planes&... each) { rotate_encoded<F>(*shift, layer, rotations, begin, end, each...); },
+                   planes);
+    }
+};
+
 /// Copies chunks [begin, end) of the rows, one tensor after another.
 struct CopySlotsPiece {
     static constexpr std::int64_t chunk_bytes = 4096;
@@ -156,6 +202,28 @@ public:
         in_pieces(space, cells_of(rotations), row_bytes<E>(mapping), piece);
     }
 
+    template <class F, class... Planes>
+    void encode(const ExecutionSpace& space, std::span<const Cell> cells, StridedView<const float, 3> values,
+                const Planes&... planes) {
+        const EncodePiece<F, Planes...> piece{cells, values, {planes...}};
+        in_pieces(space, std::ssize(cells), float_bytes(values), piece);
+    }
+
+    template <class F, class... Planes>
+    void decode(const ExecutionSpace& space, std::span<const Cell> cells, StridedView<float, 3> values,
+                const Planes&... planes) {
+        const DecodePiece<F, Planes...> piece{cells, values, {planes...}};
+        in_pieces(space, std::ssize(cells), float_bytes(values), piece);
+    }
+
+    template <class F, class Shift, class Units, class... Scales>
+    void rotate_encoded(const ExecutionSpace& space, const Shift& shift, int layer,
+                        std::span<const KeyRotation> rotations, const Units& units, const Scales&... scales) {
+        const RotateEncodedPiece<F, Shift, Units, Scales...> piece{&shift, layer, rotations, {units, scales...}};
+        const std::int64_t values = std::int64_t{units.mapping.heads()} * units.mapping.dim() * F::values_per_unit;
+        in_pieces(space, cells_of(rotations), values * std::int64_t{sizeof(float)}, piece);
+    }
+
     void copy_slots(const ExecutionSpace& space, std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
         const CopySlotsPiece piece{tensors, copies};
         in_pieces(space, piece.size(), CopySlotsPiece::chunk_bytes, piece);
@@ -164,6 +232,11 @@ public:
     void fenced() {}
 
 private:
+    // Of one token.
+    template <class T>
+    static std::int64_t float_bytes(const StridedView<T, 3>& values) {
+        return values.extent(1) * values.extent(2) * std::int64_t{sizeof(T)};
+    }
     template <class E, class Mapping>
     static std::int64_t row_bytes(const Mapping& mapping) {
         return std::int64_t{mapping.heads()} * mapping.dim() * std::int64_t{sizeof(E)};
