@@ -32,7 +32,7 @@ ROOMS = {
     "prefix": ["base", "memory"],
     "attention": ["base", "simd", "element", "layout", "book", "backend", "memory"],
     "models": ["base", "element", "layout", "window", "shift", "backend", "cache", "recurrent", "hybrid"],
-    "interop": ["base", "element", "layout", "memory", "cache", "attention", "models"],
+    "interop": ["base", "element", "format", "layout", "memory", "cache", "attention", "models"],
     "files": ["base", "crc", "element", "memory", "prefix"],
     "mpi": ["base", "simd", "crc", "element", "layout", "window", "backend", "memory", "cache", "prefix", "attention"],
 }

@@ -10,6 +10,8 @@
 #include <cellar/cache/cache_shape.hpp>
 #include <cellar/cache/layer_memory.hpp>
 #include <cellar/element/element.hpp>
+#include <cellar/element/storage_format.hpp>
+#include <cellar/format/blocks.hpp>
 #include <cellar/layout/layer_shape.hpp>
 #include <cellar/layout/mapping.hpp>
 #include <cellar/memory/memory.hpp>
@@ -39,13 +41,32 @@
 
 namespace cellar::ggml {
 
-/// ggml's name of an element.
-template <Element T>
-inline constexpr ggml_type type_of = GGML_TYPE_F32;
+/// ggml's name of a format; GGML_TYPE_COUNT if it has none.
+template <StorageFormat F>
+inline constexpr ggml_type type_of = GGML_TYPE_COUNT;
+template <>
+inline constexpr ggml_type type_of<float> = GGML_TYPE_F32;
 template <>
 inline constexpr ggml_type type_of<half> = GGML_TYPE_F16;
 template <>
 inline constexpr ggml_type type_of<bfloat16> = GGML_TYPE_BF16;
+template <>
+inline constexpr ggml_type type_of<q8_0> = GGML_TYPE_Q8_0;
+template <>
+inline constexpr ggml_type type_of<q5_1> = GGML_TYPE_Q5_1;
+template <>
+inline constexpr ggml_type type_of<q5_0> = GGML_TYPE_Q5_0;
+template <>
+inline constexpr ggml_type type_of<q4_1> = GGML_TYPE_Q4_1;
+template <>
+inline constexpr ggml_type type_of<q4_0> = GGML_TYPE_Q4_0;
+template <>
+inline constexpr ggml_type type_of<iq4_nl> = GGML_TYPE_IQ4_NL;
+
+/// A format that ggml has, too, with the same bits.
+template <class F>
+concept GgmlFormat = StorageFormat<F> && type_of<F>
+!= GGML_TYPE_COUNT;
 
 namespace detail {
 
@@ -96,7 +117,7 @@ StridedView<const T, 3> rows(const ggml_tensor& tensor,
 /// Memory for a cache in tensors of your own, [kv_heads * dim, cells] each: for its constructor. `values` is null if
 /// the layer stores keys alone. The cache sets it to zeros. Violations: elements of other types, gaps between rows,
 /// memory that is not the host's.
-template <Element Key, Element Value = Key>
+template <GgmlFormat Key, GgmlFormat Value = Key>
 LayerMemory layer_memory(const ggml_tensor& keys, const ggml_tensor* values,
                          const std::source_location& where = std::source_location::current()) {
     const cellar::detail::Caller caller{where};
@@ -290,7 +311,7 @@ private:
 };
 
 /// The keys and values of a cache as tensors [kv_heads * dim, cells], over the cache's memory, which must outlive them:
-/// what a graph with ggml's own attention writes and reads. For caches of float, half or bfloat16 in rows
+/// what a graph with ggml's own attention writes and reads. For caches in formats that ggml has, too, in rows
 /// [cells, heads, dim] (`StandardV`), in memory of the host.
 class Tensors {
 public:
@@ -300,12 +321,14 @@ public:
     explicit Tensors(Cache& cache, const std::source_location& where = std::source_location::current())
         : shape_{cache.shape()}, context_{ggml_init({context_bytes(shape_), nullptr, true})} {
         using Layout = typename Cache::layout_type;
-        constexpr bool of_elements = Element<typename Layout::key_format> && Element<typename Layout::value_format>;
+        using Key = typename Layout::key_format;
+        using Value = typename Layout::value_format;
         constexpr bool in_rows =
             std::is_same_v<typename Layout::key_mapping,
                            CellsHeadsDims> && std::is_same_v<typename Layout::value_mapping, CellsHeadsDims>;
-        static_assert(of_elements && in_rows,
-                      "Tensors: expected a cache of float, half or bfloat16 in rows [cells, heads, dim], as StandardV");
+        static_assert(GgmlFormat<Key> && GgmlFormat<Value> && in_rows,
+                      "Tensors: expected a cache of formats that ggml has, too, in rows [cells, heads, dim], as "
+                      "StandardV");
         static_assert(Cache::backend_type::host_reaches, "Tensors: the host cannot read the memory of this backend");
         const cellar::detail::Caller caller{where};
         if (context_ == nullptr) throw std::bad_alloc{};
@@ -314,7 +337,8 @@ public:
         for (int layer = 0; layer < shape_.layers; ++layer) {
             if (shape_[layer].shares_layer >= 0) continue;
             const auto rows = cache.rows(layer);
-            layers_.push_back({layer, tensor("keys", layer, rows.keys), tensor("values", layer, rows.values)});
+            layers_.push_back(
+                {layer, tensor<Key>("keys", layer, rows.keys), tensor<Value>("values", layer, rows.values)});
         }
     }
 
@@ -342,16 +366,15 @@ private:
         return 2 * static_cast<std::size_t>(shape.layers) * ggml_tensor_overhead();
     }
 
-    template <class T>
+    template <class Format, class T>
     ggml_tensor* tensor(const char* name, int layer, const StridedView<T, 3>& rows) {
         if (rows.size() == 0) return nullptr;
         auto* const first = const_cast<std::remove_const_t<T>*>(rows.pointer);
         constexpr std::uintptr_t alignment = 32; // ggml's for memory of the host
         CELLAR_EXPECTS(reinterpret_cast<std::uintptr_t>(first) % alignment == 0, "Tensors: the ", name, " of layer ",
                        layer, " are not aligned, expected an address that is a multiple of ", alignment);
-        constexpr ggml_type type = type_of<std::remove_const_t<T>>;
-        const std::int64_t row = rows.extent(1) * rows.extent(2);
-        ggml_tensor* const made = ggml_new_tensor_2d(context_.get(), type, row, rows.extent(0));
+        const std::int64_t row = rows.extent(1) * rows.extent(2) * cellar::detail::values_per_unit<Format>;
+        ggml_tensor* const made = ggml_new_tensor_2d(context_.get(), type_of<Format>, row, rows.extent(0));
         ggml_backend_buffer_ptr buffer{ggml_backend_cpu_buffer_from_ptr(first, ggml_nbytes(made))};
         if (buffer == nullptr || ggml_backend_tensor_alloc(buffer.get(), made, first) != GGML_STATUS_SUCCESS)
             throw std::bad_alloc{};

@@ -5,6 +5,7 @@
 #include "processor.hpp"
 #include <cellar/attention/attend.hpp>
 #include <cellar/cellar.hpp>
+#include <cellar/format/blocks.hpp>
 #include <cellar/interop/ggml.hpp>
 
 #include <doctest/doctest.h>
@@ -12,6 +13,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <iterator>
 #include <span>
@@ -25,7 +27,7 @@ using ggml_test::Processor;
 
 namespace {
 
-constexpr int heads = 4, kv_heads = 2, dim = 8, tokens = 5;
+constexpr int heads = 4, kv_heads = 2, dim = 32, tokens = 5;
 using Floats = std::vector<float>;
 
 Floats wave(int n, int first) {
@@ -105,7 +107,7 @@ TEST_CASE("a node has the options of its layer and the parents of the pass, and 
     const std::vector<std::int32_t> parents{-1, 0, 1, 1, 2};
     const BatchBuilder batch =
         BatchBuilder{Sequence{0}, Position{0}, 3}.add(Sequence{0}, Position{2}).add(Sequence{0}, Position{3});
-    const CacheShape shape{{{kv_heads, dim, dim}, {kv_heads, dim, dim, 0}}};
+    const CacheShape shape{.each_layer = {{kv_heads, dim, dim}, {kv_heads, dim, dim, 0}}};
     Text cache{shape, limits};
     cellar::ggml::Attention<PassOf<Text>> attention{2};
     attention.set_options(0, options);
@@ -133,8 +135,9 @@ TEST_CASE("a node has the options of its layer and the parents of the pass, and 
 }
 
 TEST_CASE("a layer of a hybrid reads an encoder's inputs, and takes no keys") {
-    Hybrid<RunTimePattern, Text, Images> memory{
-        {0, 1, no_memory}, Text{{1, kv_heads, dim}, limits}, Images{{1, kv_heads, dim}, limits}};
+    Hybrid<RunTimePattern, Text, Images> memory{{0, 1, no_memory},
+                                                Text{{.layers = 1, .kv_heads = kv_heads, .head_dim = dim}, limits},
+                                                Images{{.layers = 1, .kv_heads = kv_heads, .head_dim = dim}, limits}};
     {
         auto written = memory.template member<Images>().write(Sequence{0}, Position{1}, tokens).value();
         written.put(0, k, v);
@@ -165,7 +168,7 @@ TEST_CASE("a layer of a hybrid reads an encoder's inputs, and takes no keys") {
 
 TEST_CASE("ggml's attention over the same cells agrees, with its options, shared layers and an encoder's inputs") {
     const Floats sinks{1, 0, -1, 0.5F};
-    Text cache{CacheShape{{{kv_heads, dim, dim}, {kv_heads, dim, dim, 0}}}, limits};
+    Text cache{CacheShape{.each_layer = {{kv_heads, dim, dim}, {kv_heads, dim, dim, 0}}}, limits};
     const auto agree = [](const Floats& found, const Floats& expected) {
         REQUIRE(found.size() == expected.size());
         for (std::size_t i = 0; i < found.size(); ++i) CHECK(std::abs(found[i] - expected[i]) < 2e-3F); // in halves
@@ -196,7 +199,7 @@ TEST_CASE("ggml's attention over the same cells agrees, with its options, shared
         agree(of_0, attended(pass, 0, {.scale = 0.5F, .soft_cap = 2, .sinks = sinks}));
         agree(of_1, attended(pass, 1));
     }
-    Images images{{1, kv_heads, dim}, limits};
+    Images images{{.layers = 1, .kv_heads = kv_heads, .head_dim = dim}, limits};
     {
         auto written = images.write(Sequence{0}, Position{0}, tokens).value();
         written.put(0, k, v);
@@ -226,6 +229,57 @@ TEST_CASE("wrong arguments are violations, before there is a node") {
           }).starts_with("set_options: parents or a log_sum_exp"));
     CHECK(violation_of([] { const cellar::ggml::Attention<PassOf<Text>> none{0}; })
           == "Attention: 0 layers, expected at least 1");
+}
+
+TEST_CASE_TEMPLATE("ggml writes the same units as put, and its attention reads them", Layout, StandardV<q8_0>,
+                   StandardV<q8_0, q4_0>, StandardV<q5_1, q5_0>, StandardV<iq4_nl, q4_1>, StandardV<half, q8_0>) {
+    using Memory = Cache<Layout>;
+    const CacheShape shape{.layers = 1, .kv_heads = kv_heads, .head_dim = dim};
+    Memory written{shape, {.cells = 256, .batch = 16, .padding = 256}};
+    Memory put{shape, {.cells = 256, .batch = 16, .padding = 256}};
+    const auto start = [](Memory& memory) {
+        return memory.begin(BatchBuilder{Sequence{0}, Position{0}, tokens}).value();
+    };
+    auto pass = start(written);
+    Graph graph;
+    ggml_context* const c = graph.context();
+    const cellar::ggml::Tensors tensors{written};
+    const cellar::ggml::PassInputs inputs{c, pass};
+    ggml_tensor* const result =
+        inputs.attend(c, graph.get(), tensors, 0, graph.input(q), graph.input(k), graph.input(v));
+    const Floats found = graph.compute(result, [&] {
+        inputs.set(pass);
+        return ggml_backend_graph_compute(graph.backend(), graph.get());
+    });
+    pass.mark_put(0);
+    auto expected = start(put);
+    expected.put(0, k, v);
+    const auto same = [&](const auto& a, const auto& b) { // the rows of the tokens
+        const auto bytes = static_cast<std::size_t>(tokens * a.stride(0)) * sizeof(*a.pointer);
+        return std::memcmp(a.pointer, b.pointer, bytes) == 0;
+    };
+    CHECK(same(written.rows(0).keys, put.rows(0).keys));
+    CHECK(same(written.rows(0).values, put.rows(0).values));
+    const Floats attention = attended(expected, 0);
+    for (std::size_t i = 0; i < found.size(); ++i)
+        CHECK(std::abs(found[i] - attention[i]) < 2e-2F); // both round queries
+}
+
+TEST_CASE("a cache lies in tensors of a type with blocks") {
+    const ggml_context_ptr context{ggml_init({1 << 20, nullptr, false})};
+    ggml_tensor* const keys = ggml_new_tensor_2d(context.get(), GGML_TYPE_Q8_0, kv_heads * dim, 16);
+    ggml_tensor* const values = ggml_new_tensor_2d(context.get(), GGML_TYPE_Q4_0, kv_heads * dim, 16);
+    using Memory = Cache<StandardV<q8_0, q4_0>>;
+    const std::vector<LayerMemory> memory{cellar::ggml::layer_memory<q8_0, q4_0>(*keys, values)};
+    Memory cache{{.layers = 1, .kv_heads = kv_heads, .head_dim = dim}, {.cells = 16, .batch = 8}, memory};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, tokens}).value();
+    pass.put(0, k, v);
+    std::vector<float> first(kv_heads * dim);
+    ggml_get_type_traits(GGML_TYPE_Q8_0)->to_float(keys->data, first.data(), kv_heads * dim);
+    for (int i = 0; i < kv_heads * dim; ++i)
+        CHECK(std::abs(first[static_cast<std::size_t>(i)] - k[static_cast<std::size_t>(i)]) < 5e-3F);
+    CHECK(violation_of([&] { (void)cellar::ggml::layer_memory<q4_0>(*keys, values); })
+          == "layer_memory: the tensor '' is of type q8_0, expected q4_0");
 }
 
 } // namespace test_nodes
