@@ -84,7 +84,8 @@ private:
     /// Every rank has the rows of all tokens. It puts those that it stores.
     template <class Pass>
     void attend(Pass& pass, int index, const Matrix& queries, const Matrix& keys, const Matrix& values, Matrix& out) {
-        if (!pass.stored().empty()) pass.put(index, rows(own_keys_, keys, pass), rows(own_values_, values, pass));
+        if (!pass.stored_indices().empty())
+            pass.put(index, rows(own_keys_, keys, pass), rows(own_values_, values, pass));
         out.resize(queries.rows(), queries.cols());
         const auto heads = [&](auto* data) {
             return cellar::contiguous_view(data, queries.rows(), config_.num_attention_heads, config_.head_dim);
@@ -94,7 +95,7 @@ private:
 
     template <class Pass>
     cellar::StridedView<const float, 3> rows(Matrix& own, const Matrix& all, const Pass& pass) const {
-        const auto stored = pass.stored();
+        const auto stored = pass.stored_indices();
         own.resize(static_cast<Eigen::Index>(stored.size()), all.cols());
         for (std::size_t i = 0; i < stored.size(); ++i) own.row(static_cast<Eigen::Index>(i)) = all.row(stored[i]);
         return cellar::contiguous_view(std::as_const(own).data(), own.rows(), config_.num_key_value_heads,

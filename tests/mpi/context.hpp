@@ -87,7 +87,8 @@ public:
         const Floats k = random_floats(random, n * heads.key_row());
         const Floats v = random_floats(random, n * heads.value_row());
         whole->put(0, k, v);
-        pass->put(0, rows_of(k, pass->stored(), heads.key_row()), rows_of(v, pass->stored(), heads.value_row()));
+        pass->put(0, rows_of(k, pass->stored_indices(), heads.key_row()),
+                  rows_of(v, pass->stored_indices(), heads.value_row()));
         const auto query_heads = static_cast<std::size_t>(heads.kv * heads.group);
         const Floats q = random_floats(random, n * query_heads * static_cast<std::size_t>(heads.key_dim), 4);
         Floats expected(n * query_heads * static_cast<std::size_t>(heads.value_dim), -1);

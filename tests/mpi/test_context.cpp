@@ -116,8 +116,8 @@ TEST_CASE("contexts over ranks equal one cache: keys that are rotated back by an
     }
     const Position end = pair.single.next(Sequence{0});
     auto pass = pair.context.begin(BatchBuilder{Sequence{0}, end}).value();
-    const Floats keys(pass.stored().size() * pair.heads.key_row());
-    pass.put(0, keys, Floats(pass.stored().size() * pair.heads.value_row()));
+    const Floats keys(pass.stored_indices().size() * pair.heads.key_row());
+    pass.put(0, keys, Floats(pass.stored_indices().size() * pair.heads.value_row()));
     const auto found = ranks::keys_of(pair.context.cache(), pass.local(), 0, Sequence{0});
     pass.drop();
     const auto expected = ranks::keys_of(pair.single, pair.single.reserve(1), 0, Sequence{0});

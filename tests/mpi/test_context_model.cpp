@@ -162,7 +162,8 @@ Floats run_divided(const Model& model, mpi::ContextParallel<Keys>& memory, const
     const Floats logits = model.run(
         tokens, first,
         [&](int l, const Floats& k, const Floats& v) {
-            pass.put(l, rows_of(k, pass.stored(), kv_heads * dim), rows_of(v, pass.stored(), kv_heads * dim));
+            pass.put(l, rows_of(k, pass.stored_indices(), kv_heads * dim),
+                     rows_of(v, pass.stored_indices(), kv_heads * dim));
         },
         [&](int l, const Floats& q, Floats& out) { REQUIRE(mpi::attend(pass, l, q, out).has_value()); });
     pass.commit();
@@ -213,7 +214,7 @@ TEST_CASE("decode steps over ranks allocate nothing outside of MPI") {
         allocations = 0;
         counting = p >= first;
         auto pass = *memory.begin(token);
-        const bool own = !pass.stored().empty();
+        const bool own = !pass.stored_indices().empty();
         for (int layer = 0; layer < layers; ++layer) {
             if (own) pass.put(layer, k, k);
             if (!mpi::attend(pass, layer, q, out)) FAIL("attend");
@@ -253,7 +254,7 @@ TEST_CASE("the page's code: a context over ranks") {
     if (!pass) FAIL(pass.error().message); // the same on all ranks
     for (int layer = 0; layer < memory.layers(); ++layer) {
         // Queries of all tokens, keys and values of those that this rank stores.
-        const auto [q, k, v] = project(layer, pass->stored());
+        const auto [q, k, v] = project(layer, pass->stored_indices());
         pass->put(layer, k, v);
         if (const auto done = mpi::attend(*pass, layer, q, out); !done) FAIL(done.error().message);
     }

@@ -40,7 +40,7 @@ int ranks() {
 template <class Cache>
 void append(mpi::ContextParallel<Cache>& context, Sequence s, std::int32_t n) {
     auto pass = context.begin(BatchBuilder{s, context.next(s), n}).value();
-    const std::size_t stored = pass.stored().size();
+    const std::size_t stored = pass.stored_indices().size();
     pass.put(0, Floats(stored * Heads{}.key_row()), Floats(stored * Heads{}.value_row()));
     pass.commit();
 }
@@ -177,7 +177,7 @@ TEST_CASE("a rank that attends to another layer than the others is named") {
                     Plain{{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 2},
                           {.capacity = 64, .batch = 4, .positions = Positions::any}}};
     auto pass = context.begin(BatchBuilder{Sequence{0}, Position{0}}).value();
-    const Floats rows(2 * pass.stored().size());
+    const Floats rows(2 * pass.stored_indices().size());
     for (const int layer : {0, 1}) pass.put(layer, rows, rows);
     Floats out(2);
     REQUIRE(mpi::attend(pass, rank() == 1 ? 1 : 0, Floats(2), out));
@@ -222,7 +222,7 @@ TEST_CASE("a rank that is short of memory attends once it has some, and the othe
     append(context, Sequence{0}, 300);
     for (const int tokens : {1, 300}) { // all parts to all ranks, and shares of the rows
         auto pass = context.begin(BatchBuilder{Sequence{0}, context.next(Sequence{0}), tokens}).value();
-        const std::size_t stored = pass.stored().size();
+        const std::size_t stored = pass.stored_indices().size();
         pass.put(0, Floats(stored * Heads{}.key_row(), 1), Floats(stored * Heads{}.value_row(), 2));
         const Floats q(static_cast<std::size_t>(tokens) * 6 * 8, 1);
         Floats out(static_cast<std::size_t>(tokens) * 6 * 4);
@@ -283,7 +283,7 @@ TEST_CASE("a silent rank is named, and what the others store stays as it is") {
     const auto attend_to = [&](Context& context, std::int32_t tokens) {
         auto pass = context.begin(BatchBuilder{Sequence{0}, Position{10}, tokens}).value();
         if (rank() == silent) return MPI_Barrier(MPI_COMM_WORLD), mpi::MpiResult<void>{};
-        const std::size_t stored = pass.stored().size();
+        const std::size_t stored = pass.stored_indices().size();
         pass.put(0, Floats(stored * Heads{}.key_row()), Floats(stored * Heads{}.value_row()));
         const Floats q(static_cast<std::size_t>(tokens) * query_row);
         const auto results = std::span{out}.first(static_cast<std::size_t>(tokens) * result_row);

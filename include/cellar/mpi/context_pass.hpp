@@ -37,13 +37,14 @@ public:
     std::int32_t tokens() const { return local_.tokens(); }
 
     /// The tokens that this rank stores, as indices into the batch, in ascending order.
-    std::span<const std::int32_t> stored(const std::source_location& where = std::source_location::current()) const {
+    std::span<const std::int32_t>
+    stored_indices(const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         return state().stored;
     }
 
     /// Stores the keys [stored, kv_heads, key_dim] and values [stored, kv_heads, value_dim] of the tokens in
-    /// `stored()`, in their order; see `CachePass::put`. Not needed if there are none.
+    /// `stored_indices()`, in their order; see `CachePass::put`. Not needed if there are none.
     template <class K, class V>
     void put(int layer, const K& k, const V& v, const std::source_location& where = std::source_location::current()) & {
         const detail::Caller caller{where};
