@@ -69,10 +69,11 @@ inline std::vector<Head> edge_heads(int dim) {
             return i % 32 == 0 ? -levels : i % 32 == 1 ? levels : i % (2 * levels) - levels + 0.5;
         }));
         heads.push_back(make_head("steps", dim, [&](int i) { return i % 32 == 0 ? levels : -(i % (levels + 1)); }));
-        heads.push_back(make_head("beside the middles of steps", dim, [&](int i) {
-            const float middle = static_cast<float>(i % (2 * levels) - levels) + 0.5F;
-            return i % 32 == 0 ? static_cast<float>(levels) : std::nextafter(middle, i % 2 == 0 ? -1e9F : 1e9F);
-        }));
+        for (const float towards : {0.0F, 1.0F})
+            heads.push_back(make_head("beside the middles of steps", dim, [&](int i) {
+                const float middle = static_cast<float>(i % (2 * levels) - levels) + 0.5F;
+                return i % 32 == 0 ? static_cast<float>(levels) : std::nextafter(middle, towards * 1e9F * middle);
+            }));
     }
     heads.push_back(make_head("between the levels of iq4_nl", dim, [](int i) {
         return i % 32 == 0 ? -127 : i % 32 == 1 ? 127 : 101.01;

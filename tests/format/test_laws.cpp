@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -203,6 +204,15 @@ TEST_CASE("what was decoded is encoded to the same bits") {
     };
     for_each(OfOneScale{}, check);
     for_each(List<fp8_e4m3, fp8_e5m2>{}, check);
+}
+
+TEST_CASE("a scale times 127 has that scale, for every fraction of a float, so bytes keep theirs") {
+    std::uint32_t different = 0;
+    for (std::uint32_t fraction = 0; fraction < 1U << 23; ++fraction) {
+        const float scale = std::bit_cast<float>(0x3f800000U + fraction) / 127;
+        different += 127 * scale / 127 != scale ? 1U : 0U;
+    }
+    CHECK(different == 0);
 }
 
 TEST_CASE("nvfp4 encodes what was decoded to the same values, where scales are normal numbers") {

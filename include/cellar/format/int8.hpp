@@ -41,10 +41,8 @@ private:
                 const std::int32_t magnitude = detail::magnitude_of(detail::largest_magnitude<N>(values + i));
                 largest = magnitude > largest ? magnitude : largest;
             });
-            // The lowest bits are cleared: 127 * scale is exact, and is encoded with the same scale again.
             const float exact = __builtin_bit_cast(float, largest) / 127;
-            const float normal = exact < 0x1p-126F ? 0 : exact;
-            *to = __builtin_bit_cast(float, __builtin_bit_cast(std::int32_t, normal) & ~0xff);
+            *to = exact < 0x1p-126F ? 0 : exact;
             const float inverse = detail::inverse_of(*to);
             detail::for_each_chunk(n, [&]<int N>(std::ptrdiff_t i) CELLAR_ALWAYS_INLINE {
                 detail::nearest_steps<N>(values + i, inverse, units + i);
