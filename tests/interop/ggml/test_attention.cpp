@@ -88,15 +88,21 @@ public:
 
 /// The memory for a model.
 Full full_memory(const RandomModel& model) {
-    if (model.architecture() == "deepseek2") return {{model.layers(), 1, latent + rotary, 0}, limits};
-    return {{model.layers(), model.architecture() == "mpt" ? heads : kv_heads, head_dim}, limits};
+    if (model.architecture() == "deepseek2")
+        return {{.layers = model.layers(), .kv_heads = 1, .head_dim = latent + rotary, .value_dim = 0}, limits};
+    return {
+        {.layers = model.layers(), .kv_heads = model.architecture() == "mpt" ? heads : kv_heads, .head_dim = head_dim},
+        limits};
 }
 Both both_memory(const RandomModel& model) {
     std::vector<int> members;
     for (int layer = 0; layer < model.layers(); ++layer) members.push_back(slides(model, layer) ? 0 : 1);
     const int sliding = static_cast<int>(std::count(members.begin(), members.end(), 0));
-    return Both{members, Sliding{{sliding, kv_heads, head_dim}, limits, SlidingWindow<>{window, {.retention = 256}}},
-                Full{{model.layers() - sliding, kv_heads, head_dim}, limits}};
+    return Both{members,
+                Sliding{{.layers = sliding, .kv_heads = kv_heads, .head_dim = head_dim},
+                        limits,
+                        SlidingWindow<>{window, {.retention = 256}}},
+                Full{{.layers = model.layers() - sliding, .kv_heads = kv_heads, .head_dim = head_dim}, limits}};
 }
 
 float distance(const std::vector<float>& a, const std::vector<float>& b) {

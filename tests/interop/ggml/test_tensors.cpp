@@ -120,15 +120,19 @@ public:
 };
 
 Full full_memory(const RandomModel& model) {
-    if (model.architecture() == "deepseek2") return {{model.layers(), 1, latent + rotary, 0}, limits};
-    return {{model.layers(), kv_heads, head_dim}, limits};
+    if (model.architecture() == "deepseek2")
+        return {{.layers = model.layers(), .kv_heads = 1, .head_dim = latent + rotary, .value_dim = 0}, limits};
+    return {{.layers = model.layers(), .kv_heads = kv_heads, .head_dim = head_dim}, limits};
 }
 Both both_memory(const RandomModel& model) {
     std::vector<int> members;
     for (int layer = 0; layer < model.layers(); ++layer) members.push_back(slides(model, layer) ? 0 : 1);
     const int sliding = static_cast<int>(std::count(members.begin(), members.end(), 0));
-    return Both{members, Sliding{{sliding, kv_heads, head_dim}, limits, SlidingWindow<>{window, {.retention = 256}}},
-                Full{{model.layers() - sliding, kv_heads, head_dim}, limits}};
+    return Both{members,
+                Sliding{{.layers = sliding, .kv_heads = kv_heads, .head_dim = head_dim},
+                        limits,
+                        SlidingWindow<>{window, {.retention = 256}}},
+                Full{{.layers = model.layers() - sliding, .kv_heads = kv_heads, .head_dim = head_dim}, limits}};
 }
 
 template <class Memory>
@@ -184,13 +188,14 @@ TEST_CASE("a cache over tensors of ggml's gives the same bits") {
     std::vector<LayerMemory> memory;
     for (std::size_t i = 0; i < tensors.size(); i += 2)
         memory.push_back(cellar::ggml::layer_memory<half>(*tensors[i], tensors[i + 1]));
-    check_beside_llama(model, Full{{model.layers(), kv_heads, head_dim}, limits, memory});
+    check_beside_llama(model,
+                       Full{{.layers = model.layers(), .kv_heads = kv_heads, .head_dim = head_dim}, limits, memory});
     const auto* const first = static_cast<const std::uint16_t*>(tensors[0]->data);
     CHECK(std::any_of(first, first + kv_heads * head_dim, [](std::uint16_t bits) { return bits != 0; }));
 }
 
 TEST_CASE("tensors over a cache have its addresses, types and names, and layers that share memory have one") {
-    Cache<StandardV<half, bfloat16>> cache{CacheShape{{{2, 8, 4}, {2, 8, 4, 0}, {1, 8, 0}}}, limits};
+    Cache<StandardV<half, bfloat16>> cache{CacheShape{.each_layer = {{2, 8, 4}, {2, 8, 4, 0}, {1, 8, 0}}}, limits};
     const Tensors tensors{cache};
     const auto rows = cache.rows(0);
     CHECK(tensors.keys(0)->data == rows.keys.pointer);
@@ -209,11 +214,12 @@ TEST_CASE("tensors over a cache have its addresses, types and names, and layers 
 }
 
 TEST_CASE("tensors and passes that do not fit are violations") {
-    Full growing{{1, kv_heads, head_dim}, {.cells = 512, .initial_cells = 256, .batch = 8}};
+    Full growing{{.layers = 1, .kv_heads = kv_heads, .head_dim = head_dim},
+                 {.cells = 512, .initial_cells = 256, .batch = 8}};
     CHECK(violation_of([&] { const Tensors tensors{growing}; })
           == "Tensors: 256 of 512 cells have memory, expected all: no initial_cells");
 
-    Full cache{{1, kv_heads, head_dim}, limits};
+    Full cache{{.layers = 1, .kv_heads = kv_heads, .head_dim = head_dim}, limits};
     const ggml_context_ptr context{ggml_init({64 * ggml_tensor_overhead(), nullptr, true})};
     auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
     const PassInputs inputs{context.get(), pass};
