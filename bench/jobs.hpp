@@ -21,6 +21,7 @@ void add_conversions();
 void add_rotation();
 void add_prefix();
 void add_files();
+void add_formats();
 void add_offloading();
 void add_attention();
 void add_limits();

@@ -14,6 +14,7 @@ int main(int argc, char** argv) {
     cellar::bench::add_conversions();
     cellar::bench::add_rotation();
     cellar::bench::add_files();
+    cellar::bench::add_formats();
     cellar::bench::add_offloading();
     cellar::bench::add_attention();
     cellar::bench::add_limits();
