@@ -5,6 +5,11 @@
 #include "team.hpp"
 #include <cellar/attention/attend.hpp>
 #include <cellar/cellar.hpp>
+#include <cellar/format/affine.hpp>
+#include <cellar/format/blocks.hpp>
+#include <cellar/format/fp4.hpp>
+#include <cellar/format/fp8.hpp>
+#include <cellar/format/int8.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -88,10 +93,27 @@ struct Case {
     }
 };
 
+/// The bytes of the units of one head. Scales in a plane of their own do not count.
+template <class Format>
+constexpr std::int64_t bytes_of(std::int64_t dim) {
+    return dim / detail::values_per_unit<Format> * std::int64_t{sizeof(detail::unit_of<Format>)};
+}
+
+/// The first unit.
+template <class View>
+const char* first_of(const View& rows) {
+    if constexpr (requires { rows.units; }) {
+        return first_of(rows.units);
+    } else {
+        return reinterpret_cast<const char*>(rows.pointer);
+    }
+}
+
 template <class Layout>
 class Scene {
 public:
-    using E = typename Layout::key_format;
+    using Key = typename Layout::key_format;
+    using Value = typename Layout::value_format;
 
     explicit Scene(const Case& what)
         : what_{what},
@@ -124,23 +146,22 @@ public:
     template <class Pass>
     void read(Pass& pass, int layer, const Team& team) const {
         const auto rows = pass.in_place(layer);
-        const std::int64_t bytes = what_.read_tokens() * what_.kv_heads * std::int64_t{sizeof(E)};
-        read(reinterpret_cast<const char*>(rows.keys.pointer), bytes * what_.key_dim, team);
-        if (what_.value_dim != 0)
-            read(reinterpret_cast<const char*>(rows.values.pointer), bytes * what_.value_dim, team);
+        const std::int64_t heads = what_.read_tokens() * what_.kv_heads;
+        read(first_of(rows.keys), heads * bytes_of<Key>(what_.key_dim), team);
+        if (what_.value_dim != 0) read(first_of(rows.values), heads * bytes_of<Value>(what_.value_dim), team);
     }
 
 private:
     static constexpr std::int32_t max_batch = 1024;
 
     static std::int64_t layer_bytes(const Case& what) {
-        return what.read_tokens() * what.kv_heads * (what.key_dim + what.value_dim) * std::int64_t{sizeof(E)};
+        return what.read_tokens() * what.kv_heads * (bytes_of<Key>(what.key_dim) + bytes_of<Value>(what.value_dim));
     }
 
     auto put(const BatchBuilder& batch) {
         auto pass = memory_.begin(batch).value();
-        const std::vector<E> k(static_cast<std::size_t>(pass.tokens() * what_.kv_heads * what_.key_dim), E{0.1F});
-        const std::vector<E> v(static_cast<std::size_t>(pass.tokens() * what_.kv_heads * what_.value_dim), E{0.2F});
+        const std::vector<float> k(static_cast<std::size_t>(pass.tokens() * what_.kv_heads * what_.key_dim), 0.125F);
+        const std::vector<float> v(static_cast<std::size_t>(pass.tokens() * what_.kv_heads * what_.value_dim), 0.25F);
         for (int layer = 0; layer < layers_; ++layer) pass.put(layer, k, v);
         return pass;
     }
@@ -187,7 +208,8 @@ void measure_attend(benchmark::State& state, const Case& what) {
         watch.start();
         attend(pass, layer, queries, results, {.reads_shared_once = what.shared}, team);
         watch.stop();
-        expect(std::abs(out[0] - (what.value_dim == 0 ? 0.1F : 0.2F)) < 1e-3F, "attend: not the average of the values");
+        expect(std::abs(out[0] - (what.value_dim == 0 ? 0.125F : 0.25F)) < 1e-3F,
+               "attend: not the average of the values");
     });
     state.counters["read"] = read.median();
     if (what.operations() > 1e9) state.counters["peak"] = peak.median();
@@ -219,6 +241,17 @@ void add_layout(const std::string& element) {
     add_case<Layout>("attend_prefill", element, {.sequences = 1, .length = 4096, .tokens = 512});
 }
 
+/// A format of fewer bits.
+template <class Format>
+void add_format(const std::string& name) {
+    for (const std::int32_t length : {4096, 32768}) {
+        add_case<StandardV<Format>>("attend_decode", name, {.sequences = 1, .length = length});
+        add_case<Blocked<Format>>("attend_decode", name + "_blocked", {.sequences = 1, .length = length});
+    }
+    add_case<StandardV<Format>>("attend_prefill", name, {.sequences = 1, .length = 4096, .tokens = 512});
+    add_case<Blocked<Format>>("attend_prefill", name + "_blocked", {.sequences = 1, .length = 4096, .tokens = 512});
+}
+
 } // namespace
 
 void add_attention() {
@@ -228,6 +261,13 @@ void add_attention() {
     add_layout<Blocked<half>>("half_blocked");
     add_layout<Blocked<bfloat16>>("bfloat16_blocked");
     add_layout<Blocked<float>>("float_blocked");
+    add_format<q8_0>("q8_0");
+    add_format<int8_per_head>("int8");
+    add_format<fp8_e4m3>("fp8_e4m3");
+    add_format<q4_0>("q4_0");
+    add_format<iq4_nl>("iq4_nl");
+    add_format<nvfp4>("nvfp4");
+    add_format<Affine<4, 64>>("affine4");
     for (const std::int32_t length : {4096, 32768})
         add_case<StandardV<half>>(
             "attend_mla", "half",

@@ -4,6 +4,7 @@
 #include "peer.hpp"
 #include <cellar/attention/attend.hpp>
 #include <cellar/cellar.hpp>
+#include <cellar/format/blocks.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -14,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -29,9 +31,13 @@
 namespace cellar::bench {
 namespace {
 
+/// What the keys and values of all libraries are made of.
+template <class Layout>
+using NumberOf = std::conditional_t<Element<typename Layout::key_format>, typename Layout::key_format, float>;
+
 template <class Layout>
 class Cellar final : public Peer {
-    using E = typename Layout::key_format;
+    using E = NumberOf<Layout>;
 
 public:
     Cellar(const Shape& shape, const Numbers<E>& numbers)
@@ -95,10 +101,10 @@ double relative_difference(const std::vector<float>& a, const std::vector<float>
     return a.size() == expected.size() ? std::sqrt(difference / length) : 1;
 }
 
-template <class E>
+template <class Format>
 void expect_agreement(const Peers& all, int layers, const std::string& what) {
-    // ggml adds up values in half, and PyTorch rounds weights to the elements.
-    const double allowed = sizeof(E) == 2 ? 0.03 : 1e-5;
+    // ggml adds up values in half, PyTorch rounds weights to the elements, and formats of fewer bits round queries.
+    const double allowed = std::is_same_v<Format, float> ? 1e-5 : 0.03;
     for (const int layer : {0, layers - 1}) {
         std::vector<float> expected;
         for (const auto& peer : all) {
@@ -117,20 +123,20 @@ void expect_agreement(const Peers& all, int layers, const std::string& what) {
 
 template <class Layout>
 void measure_shape(benchmark::State& state, const Shape& shape, const std::string& what) {
-    using E = typename Layout::key_format;
-    const Numbers<E> numbers{shape};
+    using Format = typename Layout::key_format;
+    const Numbers<NumberOf<Layout>> numbers{shape};
     Peers all;
     all.push_back(std::make_unique<Cellar<Layout>>(shape, numbers));
     const auto add = [&](Peers peers) {
         for (auto& peer : peers) all.push_back(std::move(peer));
     };
 #if defined(CELLAR_BENCH_GGML)
-    add(ggml_peers(shape, numbers));
+    add(ggml_peers<Format>(shape, numbers));
 #endif
 #if defined(CELLAR_BENCH_TORCH)
-    add(torch_peers(shape, numbers));
+    if constexpr (Element<Format>) add(torch_peers(shape, numbers));
 #endif
-    expect_agreement<E>(all, shape.layers, what);
+    expect_agreement<Format>(all, shape.layers, what);
     const int calls = shape.tokens > 1 || shape.length > 4096 ? 1 : shape.length > 512 ? 3 : 20;
     std::vector<Stopwatch> watches(all.size());
     int layer = 0;
@@ -155,8 +161,11 @@ template <class Layout>
 void add_layout(const std::string& name) {
     const auto add_shape = [&](const std::string& job, std::int32_t length, std::int32_t tokens, int iterations) {
         for (const int threads : {1, 2}) {
-            const std::int64_t bytes = 2 * Numbers<typename Layout::key_format>::row * length
-                                       * std::int64_t{sizeof(typename Layout::key_format)};
+            using Format = typename Layout::key_format;
+            const std::int64_t bytes =
+                2 * Numbers<float>::row
+                / cellar::detail::values_per_unit<Format> * std::int64_t{sizeof(cellar::detail::unit_of<Format>)}
+                * length;
             const Shape shape{length, tokens, static_cast<int>((std::int64_t{256} << 20) / bytes + 2), threads};
             const std::int32_t before = tokens == 1 ? length : length - tokens;
             const std::string row = job + "/" + name + "_" + std::to_string(threads) + "/1/"
@@ -181,6 +190,10 @@ int main(int argc, char** argv) {
     bench::add_layout<Blocked<half>>("half_blocked");
     bench::add_layout<Blocked<bfloat16>>("bfloat16_blocked");
     bench::add_layout<Blocked<float>>("float_blocked");
+    bench::add_layout<Blocked<q8_0>>("q8_0_blocked");
+    bench::add_layout<Blocked<q4_0>>("q4_0_blocked");
+    bench::add_layout<StandardV<q8_0>>("q8_0");
+    bench::add_layout<StandardV<q4_0>>("q4_0");
     bench::add_layout<StandardV<half>>("half");
     bench::add_layout<StandardV<bfloat16>>("bfloat16");
     bench::add_layout<StandardV<float>>("float");

@@ -84,7 +84,8 @@ public:
 
 using Peers = std::vector<std::unique_ptr<Peer>>;
 
-template <class E>
+/// `Format`: how keys and values are stored: E, or a format that ggml has, too.
+template <class Format, class E>
 Peers ggml_peers(const Shape& shape, const Numbers<E>& numbers);
 template <class E>
 Peers torch_peers(const Shape& shape, const Numbers<E>& numbers);

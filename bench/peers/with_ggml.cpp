@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "peer.hpp"
+#include <cellar/format/blocks.hpp>
 
 #include <cstdio>
 #include <cstdlib>
@@ -28,12 +29,14 @@ T* expect_made(T* made, const char* what) {
     std::exit(1);
 }
 
-template <class E>
-constexpr ggml_type type = std::is_same_v<E, half>       ? GGML_TYPE_F16
-                           : std::is_same_v<E, bfloat16> ? GGML_TYPE_BF16
-                                                         : GGML_TYPE_F32;
+template <class Format>
+constexpr ggml_type type = std::is_same_v<Format, half>       ? GGML_TYPE_F16
+                           : std::is_same_v<Format, bfloat16> ? GGML_TYPE_BF16
+                           : std::is_same_v<Format, q8_0>     ? GGML_TYPE_Q8_0
+                           : std::is_same_v<Format, q4_0>     ? GGML_TYPE_Q4_0
+                                                              : GGML_TYPE_F32;
 
-template <class E>
+template <class Format, class E>
 class Ggml final : public Peer {
 public:
     Ggml(const Shape& shape, const Numbers<E>& numbers, Rows rows) : shape_{shape}, rows_{rows} {
@@ -90,8 +93,8 @@ private:
     void add_layer() {
         ggml_context* const c = context_.get();
         Layer layer{};
-        layer.keys = ggml_new_tensor_1d(c, type<E>, Numbers<E>::row * shape_.length);
-        layer.values = ggml_new_tensor_1d(c, type<E>, Numbers<E>::row * shape_.length);
+        layer.keys = ggml_new_tensor_1d(c, type<Format>, Numbers<E>::row * shape_.length);
+        layer.values = ggml_new_tensor_1d(c, type<Format>, Numbers<E>::row * shape_.length);
         ggml_tensor* const q = ggml_permute(c, q_, 0, 2, 1, 3); // [dim, tokens, heads]
         layer.out =
             ggml_flash_attn_ext(c, q, heads_of(layer.keys), heads_of(layer.values), mask_, attention_scale, 0, 0);
@@ -111,7 +114,7 @@ private:
 
     // A view [dim, length, kv_heads].
     ggml_tensor* heads_of(ggml_tensor* all) const {
-        const std::size_t of_row = ggml_row_size(type<E>, dim);
+        const std::size_t of_row = ggml_row_size(type<Format>, dim);
         const bool by_token = rows_ == Rows::by_token;
         const std::size_t of_token = by_token ? of_row * kv_heads : of_row;
         const std::size_t of_head = by_token ? of_row : of_row * static_cast<std::size_t>(shape_.length);
@@ -139,8 +142,19 @@ private:
                 std::memcpy(keys.data() + nth * dim, numbers.key(layer, token) + head * dim, dim * sizeof(E));
                 std::memcpy(values.data() + nth * dim, numbers.value(layer, token) + head * dim, dim * sizeof(E));
             }
-        ggml_backend_tensor_set(to.keys, keys.data(), 0, ggml_nbytes(to.keys));
-        ggml_backend_tensor_set(to.values, values.data(), 0, ggml_nbytes(to.values));
+        write(to.keys, keys);
+        write(to.values, values);
+    }
+
+    void write(ggml_tensor* to, const std::vector<E>& elements) const {
+        if constexpr (std::is_same_v<Format, E>) {
+            ggml_backend_tensor_set(to, elements.data(), 0, ggml_nbytes(to));
+        } else {
+            std::vector<char> units(ggml_nbytes(to));
+            ggml_quantize_chunk(type<Format>, elements.data(), units.data(), 0,
+                                static_cast<std::int64_t>(elements.size()) / dim, dim, nullptr);
+            ggml_backend_tensor_set(to, units.data(), 0, units.size());
+        }
     }
 
     Shape shape_;
@@ -156,16 +170,18 @@ private:
 
 } // namespace
 
-template <class E>
+template <class Format, class E>
 Peers ggml_peers(const Shape& shape, const Numbers<E>& numbers) {
     Peers peers;
-    peers.push_back(std::make_unique<Ggml<E>>(shape, numbers, Rows::by_token));
-    peers.push_back(std::make_unique<Ggml<E>>(shape, numbers, Rows::by_head));
+    peers.push_back(std::make_unique<Ggml<Format, E>>(shape, numbers, Rows::by_token));
+    peers.push_back(std::make_unique<Ggml<Format, E>>(shape, numbers, Rows::by_head));
     return peers;
 }
 
-template Peers ggml_peers(const Shape&, const Numbers<half>&);
-template Peers ggml_peers(const Shape&, const Numbers<bfloat16>&);
-template Peers ggml_peers(const Shape&, const Numbers<float>&);
+template Peers ggml_peers<half>(const Shape&, const Numbers<half>&);
+template Peers ggml_peers<bfloat16>(const Shape&, const Numbers<bfloat16>&);
+template Peers ggml_peers<float>(const Shape&, const Numbers<float>&);
+template Peers ggml_peers<q8_0>(const Shape&, const Numbers<float>&);
+template Peers ggml_peers<q4_0>(const Shape&, const Numbers<float>&);
 
 } // namespace cellar::bench
