@@ -75,14 +75,14 @@ public:
         }
     }
 
-    void copy_prefix(Sequence from, Sequence to, std::int32_t length) {
+    void copy_prefix(Sequence from, Sequence to, Position end) {
         const std::uint64_t source = bit(from);
         const std::uint64_t target = bit(to);
         Range range;
         for (Cell c = 0; c < size(); ++c) {
             ScanCell& cell = at(c);
             cell.owners &= ~target;
-            if ((cell.owners & source) == 0 || cell.position.value >= length) continue;
+            if ((cell.owners & source) == 0 || cell.position >= end) continue;
             cell.owners |= target;
             range.include(c);
         }

@@ -27,9 +27,9 @@ public:
         open(batch);
         return {};
     }
-    void copy_prefix(Sequence from, Sequence to, std::int32_t length) {
-        prepare_copy_prefix(from, to, length);
-        finish_copy_prefix(from, to, length);
+    void copy_prefix(Sequence from, Sequence to, Position end) {
+        prepare_copy_prefix(from, to, end);
+        finish_copy_prefix(from, to, end);
     }
     Result<Plan> remove(Sequence s, Position begin, Position end, detail::MovedKeys keys) {
         auto removal = prepare_remove(s, begin, end, keys, begin - end);
