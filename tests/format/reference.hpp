@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -18,13 +19,14 @@ namespace cellar_test::reference {
 
 using Bytes = std::vector<std::uint8_t>;
 
+// Halves have the machine's order of bytes.
 inline void put_half(Bytes& to, float x) {
-    const std::uint16_t bits = static_cast<cellar::half>(x).bits;
-    to.push_back(static_cast<std::uint8_t>(bits & 0xff));
-    to.push_back(static_cast<std::uint8_t>(bits >> 8));
+    const auto bits = std::bit_cast<std::array<std::uint8_t, 2>>(static_cast<cellar::half>(x).bits);
+    to.insert(to.end(), bits.begin(), bits.end());
 }
 inline float get_half(std::span<const std::uint8_t> from) {
-    return static_cast<float>(cellar::half::from_bits(static_cast<std::uint16_t>(from[0] | from[1] << 8)));
+    const std::array<std::uint8_t, 2> bits{from[0], from[1]};
+    return static_cast<float>(cellar::half::from_bits(std::bit_cast<std::uint16_t>(bits)));
 }
 
 inline float largest(std::span<const float> values) {

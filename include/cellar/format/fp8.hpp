@@ -74,7 +74,8 @@ private:
         for (int k = 0; k < N; ++k) {
             const std::int32_t magnitude = from[k] & 0x7f;
             const std::int32_t special = if_less(last, magnitude, nan_of_float, infinity_of_float);
-            const auto number = __builtin_bit_cast(std::int32_t, Number::value_of(magnitude));
+            const float value = Number::value_of(magnitude);
+            const auto number = __builtin_bit_cast(std::int32_t, value);
             values[k] =
                 __builtin_bit_cast(float, (from[k] & 0x80) << 24 | if_less(Largest, magnitude, special, number));
         }
