@@ -32,6 +32,8 @@ TEST_CASE("engine: wrong arguments, and files that are no models, end the progra
     check_refused(run(engine + path + " --context 8 complete --prompt a"), 1, "--context is 8, expected 16 to 4096");
     check_refused(run(engine + path + " --bytes 1000 complete --prompt a"), 1, "1000 bytes are too few");
     check_refused(run(engine + path + " chat </dev/null"), 1, "no chat template");
+    check_refused(run(engine + path + " --draft /no/such/model complete --prompt a"), 1,
+                  "/no/such/model: cannot be opened");
 }
 
 TEST_CASE("engine: the real model chats, and a saved conversation goes on in a new process") {
@@ -52,6 +54,24 @@ TEST_CASE("engine: the real model chats, and a saved conversation goes on in a n
     const auto answer = [](const std::string& text) { return text.substr(text.find('\n') + 1, 20); };
     CHECK(answer(loaded) == answer(at_once));
     CHECK_MESSAGE(loaded.find("tree: ") != std::string::npos, loaded);
+}
+
+TEST_CASE("engine: with drafts of the real model, it writes what it writes without, and says how many were right") {
+    if (!std::filesystem::exists(real)) CELLAR_SKIP("there is no ", real, ", which scripts/engine gets");
+    const auto complete = [&](const std::string& flags) {
+        const Outcome o =
+            run(engine + real + flags + " --context 64 complete --tokens 60 --prompt \"Once upon a time\"");
+        CHECK_MESSAGE(o.code == 0, o.error);
+        return o;
+    };
+    const Outcome with_drafts = complete(" --draft " + real + " --draft-tokens 3");
+    CHECK(with_drafts.out == complete("").out);
+    CHECK_MESSAGE(with_drafts.error.find(" guessed tokens were accepted") != std::string::npos, with_drafts.error);
+    CHECK_MESSAGE(with_drafts.error.find("drafts: 0 ") == std::string::npos, with_drafts.error);
+    const Scratch folder;
+    const std::string other = folder.path("model.gguf");
+    write_gguf(other, random_model("llama"));
+    check_refused(run(engine + real + " --draft " + other + " complete --prompt a"), 1, "has another vocabulary");
 }
 
 TEST_CASE("engine: the real model serves users, whose memory has a budget, and the books are in order") {
