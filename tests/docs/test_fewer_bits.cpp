@@ -158,6 +158,35 @@ TEST_CASE("keys and values in fewer bits") {
                                          {.capacity = 4096}));
 }
 
+TEST_CASE("some layers stay exact") {
+    constexpr int layers = 6;
+    const cellar::CacheLimits limits{.sequences = 2, .capacity = 16, .batch = 8};
+    // [layers]
+    using Exact = cellar::Cache<cellar::StandardV<cellar::half>>;
+    using Small = cellar::Cache<cellar::StandardV<cellar::q8_0, cellar::q4_0>>;
+    std::vector<int> cache_of(layers, 1); // Small
+    cache_of[0] = cache_of[1] = 0;        // the first two layers: Exact
+    cellar::Hybrid<cellar::RunTimePattern, Exact, Small> memory{
+        cache_of, Exact{{.layers = 2, .kv_heads = 1, .head_dim = 64}, limits},
+        Small{{.layers = layers - 2, .kv_heads = 1, .head_dim = 64}, limits}};
+    // [/layers]
+    auto pass = memory.begin(cellar::BatchBuilder{cellar::Sequence{0}, cellar::Position{0}, 2}).value();
+    std::vector<float> rows(2 * 64, 0.3F);
+    rows[0] = 1;
+    for (int layer = 0; layer < layers; ++layer) {
+        std::vector<float> out(rows.size());
+        pass.visit(layer, [&](auto& own, int index) {
+            if constexpr (requires { own.history(); }) {
+                own.put(index, rows, rows);
+                cellar::attend(own, index, rows, out);
+            }
+        });
+        CHECK(std::abs(out[1] - 0.3F) < (layer < 2 ? 1e-3F : 0.07F));
+        CHECK((std::abs(out[1] - 0.3F) < 1e-3F) == (layer < 2));
+    }
+    pass.commit();
+}
+
 TEST_CASE("a rotation before four bits") {
     // [rotated]
     using Key = cellar::Rotated<cellar::Hadamard<128>, cellar::q4_0>;
