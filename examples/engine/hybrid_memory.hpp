@@ -101,7 +101,7 @@ void fill_randomly(Hybrid& hybrid, const Shape& shape, int batch, int text, int 
         if (!pass) throw std::runtime_error{"the memory refused to be filled: " + to_string(pass.error())};
         for (int layer = 0; layer < pass->layers(); ++layer)
             pass->visit(layer, [&](auto& own, int index) {
-                if constexpr (requires { own.mark_put(index); }) own.put(index, rows.data(), rows.data());
+                if constexpr (requires { own.mark_put(index); }) own.put(index, rows, rows);
             });
         pass->commit();
     }

@@ -50,8 +50,10 @@ std::vector<float> keys_of(Cache& cache, Sequence s) {
     const LayerShape& shape = cache.shape()[0];
     std::vector<float> keys(cells.size() * static_cast<std::size_t>(shape.kv_heads * shape.key_dim));
     std::vector<float> values(cells.size() * static_cast<std::size_t>(shape.kv_heads * shape.value_dim));
-    const std::vector<float> none(static_cast<std::size_t>(shape.kv_heads * std::max(shape.key_dim, shape.value_dim)));
-    pass.put(0, none.data(), none.data());
+    const auto keys_of_token = static_cast<std::size_t>(shape.kv_heads * shape.key_dim);
+    const auto values_of_token = static_cast<std::size_t>(shape.kv_heads * shape.value_dim);
+    const std::vector<float> none(std::max(keys_of_token, values_of_token));
+    pass.put(0, std::span{none}.first(keys_of_token), std::span{none}.first(values_of_token));
     pass.gather(0, cells, contiguous_view(keys.data(), std::ssize(cells), shape.kv_heads, shape.key_dim),
                 contiguous_view(values.data(), std::ssize(cells), shape.kv_heads, shape.value_dim));
     return keys;

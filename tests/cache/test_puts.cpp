@@ -107,25 +107,31 @@ TEST_CASE("an empty batch, a reserved pass and a dropped pass need no put") {
     CHECK(cache.tokens(Sequence{0}) == 0);
 }
 
-TEST_CASE("rows can be pointers; null and misaligned ones are violations") {
+TEST_CASE("rows can be spans of any length that fits; null and misaligned ones are violations") {
     Cache<StandardV<half>> cache{{.layers = 1, .kv_heads = 2, .head_dim = 2}, limits};
     auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 2}).value();
     const std::vector<float> k{1, 2, 3, 4, 5, 6, 7, 8};
     const std::vector<half> v(8, half{9.0F});
-    pass.put(0, k.data(), v.data());
+    pass.put(0, std::span{k}, std::span{v.data(), 8});
     CHECK(static_cast<float>(pass.keys(0)(1, 0, 1)) == 6);
     CHECK(static_cast<float>(pass.values(0)(1, 1, 1)) == 9);
     std::vector<float> writable = k;
-    pass.put(0, writable.data(), k);
+    pass.put(0, std::span{writable}, k);
     CHECK(static_cast<float>(pass.values(0)(1, 1, 1)) == 8);
 
     const float* const null = nullptr;
-    CHECK(violation_of([&] { pass.put(0, null, v); })
+    CHECK(violation_of([&] {
+              pass.put(0, std::span{k.data(), 4}, v);
+          })
+          == "put: the keys of layer 0 are 4 elements, expected 8 for [2 tokens, 2 heads, 2]");
+    CHECK(violation_of([&] { pass.put(0, contiguous_view(null, 2, 2, 2), v); })
           == "put: the keys of layer 0 are a null pointer, expected rows [2 tokens, 2 heads, 2]");
     CHECK(violation_of([&] { pass.put(0, k, contiguous_view(null, 2, 2, 2)); })
           == "put: the values of layer 0 are a null pointer, expected rows [2 tokens, 2 heads, 2]");
     const auto* const odd = reinterpret_cast<const float*>(reinterpret_cast<const char*>(k.data()) + 1);
-    CHECK(violation_of([&] { pass.put(0, odd, v); })
+    CHECK(violation_of([&] {
+              pass.put(0, std::span{odd, 8}, v);
+          })
           == "put: the keys of layer 0 are not aligned, expected an address that is a multiple of 4");
 }
 

@@ -84,4 +84,16 @@ private:
     detail::TrivialList<std::int32_t> groups_; // empty while there is no group
 };
 
+namespace detail {
+
+/// The next `count` tokens of s, in a builder that keeps its memory for the next call.
+inline Batch next_tokens(BatchBuilder& builder, Sequence s, Position next, std::int32_t count) {
+    CELLAR_EXPECTS(count >= 0, "begin: ", count, " tokens, expected 0 or more");
+    builder.clear();
+    builder.add(s, next, count);
+    return builder;
+}
+
+} // namespace detail
+
 } // namespace cellar

@@ -3,6 +3,7 @@
 
 #include <cellar/backend/host.hpp>
 #include <cellar/base/batch.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
@@ -100,6 +101,13 @@ public:
     /// `std::bad_alloc`, with no pass open.
     Result<Pass> begin(const Batch& batch, Where where = Where::current()) {
         return detail::perform(*this, op::Begin{batch}, where);
+    }
+    /// The same for the next `count` tokens of s, at next(s).
+    Result<Pass> begin(Sequence s, std::int32_t count, Where where = Where::current()) {
+        const detail::Caller caller{where};
+        const Position first = next(s);
+        if (count > limits().batch) return Reason::batch_too_long;
+        return begin(detail::next_tokens(state().next_tokens, s, first, count));
     }
 
     /// A pass of `tokens` tokens that sees all cells that have memory and stores nothing, for sizing buffers and

@@ -7,6 +7,7 @@
 #include <cellar/layout/layout.hpp>
 #include <cellar/window/window.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <numeric>
 
@@ -44,7 +45,9 @@ struct CacheLimits {
     /// memory stays if the operation then throws `std::bad_alloc`, or is refused by a later member of a hybrid; nothing
     /// else has changed then. 0: all cells.
     std::int32_t initial_cells = 0;
-    std::int32_t batch = 1; ///< tokens of one pass at most
+    /// Tokens of one pass at most. 0: 512, or one for each sequence if these are more, but no more than all sequences
+    /// are planned to have. Each takes some 100 bytes, and a cell if the window forgets.
+    std::int32_t batch = 0;
     /// A history starts and ends at multiples of this, as the model's kernels require. Rounded up to a multiple of the
     /// layout's blocks.
     std::int32_t padding = 1;
@@ -67,6 +70,13 @@ constexpr std::int32_t planned_capacity(const CacheLimits& limits) {
     return limits.capacity != 0 ? limits.capacity : limits.cells;
 }
 
+/// The tokens of one pass at most.
+constexpr std::int32_t planned_batch(const CacheLimits& limits) {
+    if (limits.batch != 0) return limits.batch;
+    const std::int64_t most = limits.cells != 0 ? limits.cells : std::int64_t{limits.sequences} * limits.capacity;
+    return static_cast<std::int32_t>(std::min(most, std::int64_t{std::max(512, limits.sequences)}));
+}
+
 /// The window with its defaults filled in for these limits.
 template <WindowPolicy Window>
 constexpr Window resolved_window(const CacheLimits& limits, const Window& window) {
@@ -87,7 +97,7 @@ inline const CacheLimits& expect_valid(const CacheLimits& limits) {
                    "limits: a capacity of ", limits.capacity, " and ", limits.cells,
                    " cells, expected one of them to be at least 1");
     CELLAR_EXPECTS(limits.initial_cells >= 0, "limits: ", limits.initial_cells, " initial cells, expected 0 or more");
-    CELLAR_EXPECTS(limits.batch > 0, "limits: a batch of ", limits.batch, ", expected at least 1");
+    CELLAR_EXPECTS(limits.batch >= 0, "limits: a batch of ", limits.batch, ", expected 0 or more");
     CELLAR_EXPECTS(limits.padding > 0 && limits.padding <= 1 << 30, "limits: a padding of ", limits.padding,
                    ", expected 1 to ", 1 << 30);
     CELLAR_EXPECTS(limits.start_padding >= 0 && limits.start_padding <= 1 << 30, "limits: a start padding of ",
@@ -95,9 +105,10 @@ inline const CacheLimits& expect_valid(const CacheLimits& limits) {
     return limits;
 }
 
-/// The same limits, with a padding of whole blocks of the layout, and a start padding of whole paddings.
+/// The same limits, with the batch filled in, a padding of whole blocks of the layout, and a start padding of whole
+/// paddings.
 template <LayoutPolicy Layout>
-constexpr CacheLimits in_whole_blocks(CacheLimits limits) {
+constexpr CacheLimits resolved_limits(CacheLimits limits) {
     constexpr std::int64_t most = 1 << 30;
     const std::int64_t padding = std::lcm(std::int64_t{limits.padding}, std::int64_t{layout_block_cells<Layout>});
     CELLAR_EXPECTS(padding <= most, "limits: a padding of ", limits.padding, " and blocks of ",
@@ -105,6 +116,7 @@ constexpr CacheLimits in_whole_blocks(CacheLimits limits) {
     const std::int64_t start = std::lcm(padding, std::int64_t{limits.start_padding});
     CELLAR_EXPECTS(start <= most, "limits: a padding of ", padding, " and a start padding of ", limits.start_padding,
                    ", expected a common multiple of at most ", most);
+    limits.batch = planned_batch(limits);
     limits.padding = static_cast<std::int32_t>(padding);
     limits.start_padding = static_cast<std::int32_t>(start);
     return limits;

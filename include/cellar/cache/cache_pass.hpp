@@ -57,9 +57,9 @@ public:
 
     /// Enqueues: stores the batch's keys [tokens, kv_heads, key_dim] and values [tokens, kv_heads, value_dim], which
     /// hold the stored element type or float: the rows of `stored_tokens()` tokens, in their order. Accepts views with
-    /// strides (`StridedView`, `std::mdspan`, a Kokkos View), contiguous ranges such as a vector, and pointers to
-    /// contiguous rows. For a layer that shares another layer's memory, put to that one. A wrong extent, rows that are
-    /// not aligned for their type, and an Eigen matrix by columns with a token in each row are violations.
+    /// strides (`StridedView`, `std::mdspan`, a Kokkos View), and contiguous ranges, such as a vector or a span. For a
+    /// layer that shares another layer's memory, put to that one. A wrong extent or length, rows that are not aligned
+    /// for their type, and an Eigen matrix by columns with a token in each row are violations.
     template <class K, class V>
     void put(int layer, const K& k, const V& v, const std::source_location& where = std::source_location::current()) & {
         static_assert(Memory::holds_data, "put: this cache has no keys and values (its backend is NoData), expected a "
@@ -206,6 +206,9 @@ private:
 
     template <class T>
     auto rows(const char*, int, T* first, int heads, int dim) const {
+        static_assert(std::is_void_v<T>,
+                      "put: a pointer does not say how long its rows are, expected a std::span, or a "
+                      "view such as contiguous_view(pointer, tokens, heads, dim)");
         return contiguous_view(static_cast<const T*>(first), stored_tokens(), heads, dim);
     }
 

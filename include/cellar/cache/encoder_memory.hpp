@@ -62,8 +62,8 @@ public:
         : Cells{std::move(the_shape), at_any_position(the_limits), FullCausal{},
                 UnrotatedShift{},     std::move(the_backend),      where} {
         state().holds_inputs = true;
-        positions_.reserve(static_cast<std::size_t>(the_limits.batch));
-        sequences_.reserve(static_cast<std::size_t>(the_limits.batch));
+        positions_.reserve(static_cast<std::size_t>(limits().batch));
+        sequences_.reserve(static_cast<std::size_t>(limits().batch));
     }
 
     /// Opens a pass that puts the keys and values of one input. Refuses with `full` or `batch_too_long`.

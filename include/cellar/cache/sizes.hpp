@@ -43,7 +43,7 @@ namespace detail {
 /// The cells of a cache with these limits.
 template <LayoutPolicy Layout, WindowPolicy Window = FullCausal>
 constexpr std::int64_t cells_for(const CacheLimits& limits, const Window& window = Window{}) {
-    return cell_count(in_whole_blocks<Layout>(limits), resolved_window(limits, window));
+    return cell_count(resolved_limits<Layout>(limits), resolved_window(limits, window));
 }
 
 } // namespace detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/offload_to.hpp>
@@ -97,6 +98,11 @@ public:
     /// Opens a pass in all members. If one refuses, none is opened. Costs what it costs the members.
     Result<Pass> begin(const Batch& batch, Where where = Where::current()) {
         return detail::perform(*this, op::Begin{batch}, where);
+    }
+    /// The same for the next `count` tokens of s, at next(s).
+    Result<Pass> begin(Sequence s, std::int32_t count, Where where = Where::current()) {
+        const detail::Caller caller{where};
+        return begin(detail::next_tokens(next_tokens_, s, next(s), count));
     }
 
     /// A pass of `tokens` tokens in all members that stores nothing, for sizing buffers and capturing graphs.
@@ -421,6 +427,7 @@ private:
     Map map_;
     detail::HybridMembers<Members...> members_;
     std::int32_t sequences_ = 0;
+    BatchBuilder next_tokens_; // of a pass that was asked for by their number
 };
 
 } // namespace cellar

@@ -150,7 +150,7 @@ inline CacheLimits limits_of(LayerKind kind, const MemoryLimits& limits) {
         found.cells = found.initial_cells = 0;
     }
     found.sequences = limits.attention.sequences;
-    found.batch = limits.attention.batch;
+    found.batch = cellar::detail::planned_batch(limits.attention);
     return found;
 }
 
@@ -221,7 +221,7 @@ private:
     static StateLimits state_limits(const MemoryLimits& limits) {
         StateLimits found = limits.states;
         found.sequences = limits.attention.sequences;
-        found.batch = limits.attention.batch;
+        found.batch = cellar::detail::planned_batch(limits.attention);
         return found;
     }
 

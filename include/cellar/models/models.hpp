@@ -116,7 +116,7 @@ constexpr std::int64_t bytes_per_sequence(const Description& model) {
 /// overwrite the state that it reads; and gathered rows for the states of one layer.
 template <LayoutPolicy Layout = StandardV<bf16>, Element State = float>
 constexpr std::int64_t total_bytes(const Description& model, const CacheLimits& limits) {
-    const std::int64_t slots = limits.sequences + std::min(limits.batch, limits.sequences);
+    const std::int64_t slots = limits.sequences + std::min(cellar::detail::planned_batch(limits), limits.sequences);
     const int recurrent = model.count(LayerKind::recurrent);
     const std::int64_t states = recurrent == 0 ? 0 : slots * recurrent + limits.sequences;
     std::int64_t sum = states * model.state_elements() * std::int64_t{sizeof(State)};
@@ -217,7 +217,7 @@ struct Model {
     template <BackendPolicy Backend = HostBackend, LayoutPolicy Layout = StandardV<bf16>>
     static Memory<Backend, Layout> make(const CacheLimits& limits, StateLimits states = {}) {
         states.sequences = limits.sequences;
-        states.batch = limits.batch;
+        states.batch = cellar::detail::planned_batch(limits);
         return make_whole<Backend, Layout>(limits, states, detail::KindsOf<Model>{});
     }
 

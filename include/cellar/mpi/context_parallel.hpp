@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/guards.hpp>
@@ -80,6 +81,12 @@ public:
         if (!prepared) return prepared.error();
         s.pass_open = true;
         return Pass{s, s.cache.finish(*std::move(prepared))};
+    }
+    /// The same for the next `count` tokens of s, at next(s).
+    MpiResult<Pass> begin(Sequence s, std::int32_t count,
+                          const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        return begin(detail::next_tokens(state().next_tokens, s, next(s), count));
     }
 
     /// `to` gives up its own tokens and shares those of `from` below position `end`, on each rank. No data moves.

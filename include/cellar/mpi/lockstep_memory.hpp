@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/offload_to.hpp>
@@ -72,6 +73,12 @@ public:
     /// Opens a pass on all ranks. Collective, as the memory's own. Asks the other ranks if it allocates.
     Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
         return perform(op::Begin{batch}, where);
+    }
+    /// The same for the next `count` tokens of s, at next(s).
+    Result<PassOf<M>> begin(Sequence s, std::int32_t count,
+                            const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        return begin(detail::next_tokens(next_tokens_, s, next(s), count));
     }
 
     /// Collective, as the memory's own. Always asks the other ranks.
@@ -222,6 +229,7 @@ private:
 
     M memory_;
     detail::Lockstep lockstep_;
+    BatchBuilder next_tokens_; // of a pass that was asked for by their number
 };
 
 } // namespace cellar::mpi

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
@@ -154,6 +155,12 @@ public:
         });
         if (!prepared) return prepared.error();
         return detail::Made{[&] { return open(*std::move(prepared)); }};
+    }
+    /// The same for the next `count` tokens of s, at next(s).
+    Result<Pass> begin(Sequence s, std::int32_t count, std::span<const std::int32_t> ids = {},
+                       const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        return begin(detail::next_tokens(next_tokens_, s, next(s), count), ids);
     }
 
     /// First stage only. As the memory's own.
@@ -339,6 +346,7 @@ private:
     std::unique_ptr<detail::PipelineLine> line_; // at a fixed address, for the pass
     bool asks_always_;
     SharedBatch shared_;
+    BatchBuilder next_tokens_; // of a pass that was asked for by their number
 };
 
 } // namespace cellar::mpi

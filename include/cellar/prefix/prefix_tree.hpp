@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
@@ -119,6 +120,13 @@ public:
             Result<PassOf<M>> pass = own.memory().begin(batch);
             if (pass || !own.make_room(pass.error())) return pass;
         }
+    }
+    /// The same for the next `count` tokens of s, at next(s).
+    Result<PassOf<M>> begin(Sequence s, std::int32_t count,
+                            const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        State& own = state();
+        return begin(detail::next_tokens(own.next_tokens(), s, own.memory().next(s), count));
     }
 
     /// After another operation of the memory was refused for want of room (`full`, `too_many_snapshots`): offloads or

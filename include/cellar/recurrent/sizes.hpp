@@ -29,7 +29,7 @@ std::int64_t tensor_bytes(const StateShape& shape, int tensor, std::int64_t slot
 
 template <StateTag... Tags>
 std::int64_t state_bytes(States<Tags...>, const StateShape& shape, const StateLimits& limits) {
-    const std::int64_t slots = StateBook::count_slots(limits);
+    const std::int64_t slots = StateBook::count_slots(resolved_limits(limits));
     int tensor = 0;
     std::int64_t bytes = 0;
     ((bytes += tensor_bytes<Tags>(shape, tensor++, slots, limits.sequences)), ...);

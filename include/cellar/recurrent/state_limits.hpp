@@ -3,6 +3,7 @@
 
 #include <cellar/base/named_only.hpp>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace cellar {
@@ -26,7 +27,7 @@ enum class CheckpointPolicy {
 struct StateLimits {
     NamedOnly named_only{};
     std::int32_t sequences = 1; ///< sequences are numbered 0 to sequences - 1
-    std::int32_t batch = 1;     ///< tokens of one pass at most
+    std::int32_t batch = 0;     ///< tokens of one pass at most; 0: 512, or one for each sequence if these are more
     std::int32_t rollback = 0;  ///< how many of a sequence's last tokens can be taken back; costs as many micro-batches
     /// States kept as checkpoints, of all sequences together. Each takes `RecurrentMemory::bytes_per_sequence`. One
     /// pass makes as many as there are free slots, the newest of each sequence first: at least max(1, checkpoints / 3).
@@ -36,5 +37,15 @@ struct StateLimits {
     std::int32_t snapshots = 0; ///< in place at a time, at most; each takes a slot, also that of an empty sequence
     Unequal unequal = Unequal::split;
 };
+
+namespace detail {
+
+/// The same limits, with the batch filled in.
+constexpr StateLimits resolved_limits(StateLimits limits) {
+    if (limits.batch == 0) limits.batch = std::max(512, limits.sequences);
+    return limits;
+}
+
+} // namespace detail
 
 } // namespace cellar

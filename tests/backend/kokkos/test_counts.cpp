@@ -82,9 +82,9 @@ public:
     template <class Count>
     void pass(int tokens, PassCounts& counts, Count count) {
         positions_.clear();
-        for (int i = 0; i < tokens; ++i) positions_.push_back({next_ + i});
+        for (int i = 0; i < tokens; ++i) positions_.push_back(Position{next_ + i});
         next_ += tokens;
-        sequences_.assign(positions_.size(), {0});
+        sequences_.assign(positions_.size(), Sequence{0});
         const std::int64_t row = std::int64_t{heads} * dim;
         const StridedView<const cellar::half, 3> rows{rows_.data(), {tokens, heads, dim}, {row, dim, 1}};
         using Begun = decltype(cache_.begin({positions_, sequences_}));

@@ -3,6 +3,7 @@
 
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/batch.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/digest.hpp>
 #include <cellar/base/guards.hpp>
@@ -220,7 +221,7 @@ struct CacheState {
     CacheState(CacheShape the_shape, const CacheLimits& the_limits, const Window& window, Shift the_shift,
                Backend the_backend, std::span<const LayerMemory> memory = {})
         : CacheState{resolved(std::move(the_shape)),
-                     in_whole_blocks<Layout>(expect_valid(the_limits)),
+                     resolved_limits<Layout>(expect_valid(the_limits)),
                      resolved_window(the_limits, window),
                      std::move(the_shift),
                      std::move(the_backend),
@@ -387,6 +388,7 @@ struct CacheState {
     Backend backend;
     Book book;
     std::int64_t rotation = 0; // stands for the pairs of elements that are rotated in all layers; 0: none are
+    BatchBuilder next_tokens;  // of a pass that was asked for by their number
     bool holds_inputs = false; // of an encoder: a sequence can resume anywhere, and a snapshot has any of its inputs
     LayerStores<Store> stores;
     PassState pass;

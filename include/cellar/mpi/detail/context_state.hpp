@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/base/consecutive.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/digest.hpp>
@@ -121,6 +122,7 @@ struct ContextState {
     std::vector<std::uint8_t> flags; // of the batch's tokens: 1 if this rank stores it
     std::vector<std::int32_t> stored;
     std::vector<Sequence> touched; // of the batch
+    BatchBuilder next_tokens;      // of a pass that was asked for by their number
     bool pass_open = false;
     std::uint64_t snapshots = 0; ///< made so far
     Digest calls;                ///< all operations so far and their arguments

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/offload_to.hpp>
@@ -59,6 +60,7 @@ public:
     const Bytes& bytes() const { return bytes_; }
     PrefixStatistics& counters() { return counters_; }
     const PrefixStatistics& counters() const { return counters_; }
+    BatchBuilder& next_tokens() { return next_tokens_; }
     Walk walk(Tokens tokens, std::uint64_t salt) const { return nodes_.walk(tokens, salt); }
 
     /// The deepest place whose snapshot the memory says it can restore.
@@ -533,6 +535,7 @@ private:
     double floor_ = 0;
     std::vector<Node*> chain_;      // scratch memory of restore
     TrivialList<Node*> candidates_; // of make_room, the least useful one first; has room for all nodes
+    BatchBuilder next_tokens_;      // of a pass that was asked for by their number
 };
 
 } // namespace cellar::detail

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/kept.hpp>
@@ -30,7 +31,7 @@ struct RecurrentMemoryState {
     RecurrentMemoryState(StateShape the_shape, const StateLimits& limits, Backend the_backend)
         : shape{std::move(the_shape)},
           backend{std::move(the_backend)},
-          book{limits},
+          book{resolved_limits(limits)},
           stores{backend, shape, book.table().slots().slots(), limits.sequences},
           done_in_layer(static_cast<std::size_t>(shape.layers())) {
         if constexpr (ReservesSlots<Backend>) backend.reserve_slots(limits.sequences);
@@ -69,6 +70,7 @@ struct RecurrentMemoryState {
     Backend backend;
     StateBook book;
     Store stores;
+    BatchBuilder next_tokens; // of a pass that was asked for by their number
     // Of the open pass. They are not in the pass, so that moving it is cheap.
     bool pass_open = false;
     bool pass_reserved = false;
