@@ -97,7 +97,7 @@ int main() {
     expect(last_input(memory, bob) == 13);
     expect(memory.state(bob).slot != memory.state(alice).slot);
 
-    expect(memory.remove(alice, cellar::Position{6}, cellar::to_end).has_value()); // removes the newest token
+    expect(memory.rewind(alice, cellar::Position{6}).has_value()); // takes the newest token back
     expect(last_input(memory, alice) == 15);
     expect(memory.remove(alice, cellar::Position{1}, cellar::Position{3}).error()
            == cellar::Reason::cannot_cut); // a state cannot lose its middle

@@ -98,13 +98,13 @@ int main() {
     // [rollback]
     expect(feed(memory, cellar::BatchBuilder{alice, cellar::Position{6}, 3}, {7, 8, 9})); // a draft of three tokens
     expect(memory.can_resume(alice, cellar::Position{7}));                                // all members can resume at 7
-    expect(memory.remove(alice, cellar::Position{7}, cellar::to_end).has_value());
+    expect(memory.rewind(alice, cellar::Position{7}).has_value());
     expect(sum(memory, alice) == 28); // only the first token of the draft is kept
     // [/rollback]
 
     // [refusals]
     expect(memory.resumable_prefix(alice, cellar::Position{5}) == cellar::Position{0}); // no older state is kept
-    const auto removed = memory.remove(alice, cellar::Position{5}, cellar::to_end);
+    const auto removed = memory.rewind(alice, cellar::Position{5});
     expect(removed.error() == cellar::Refusal{cellar::Reason::cannot_rewind, 2}); // the states refuse,
     expect(memory.member<Full>().tokens(alice) == 7);                             // so the caches remove nothing
 

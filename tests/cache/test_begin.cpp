@@ -286,7 +286,7 @@ TEST_CASE("while a pass is open, every other operation is a violation") {
               == "copy_prefix" + open);
         CHECK(violation_of([&] { cache.defragment(); }) == "defragment" + open);
         CHECK(violation_of([&] { cache.reserve_lists(4); }) == "reserve_lists" + open);
-        CHECK(violation_of([&] { (void)cache.restore(Sequence{0}, Position{1}); }) == "restore" + open);
+        CHECK(violation_of([&] { (void)cache.rewind(Sequence{0}, Position{1}); }) == "rewind" + open);
     }
     CHECK(numbers::portrait(cache) == before);
     {
@@ -297,7 +297,7 @@ TEST_CASE("while a pass is open, every other operation is a violation") {
         auto pass = numbers::begin(cache, prompt(0, 2, {3}));
         numbers::put(*pass, cache.shape(), prompt(0, 2, {3}));
         CHECK(violation_of([&] { cache.reserve_lists(4, 2); }) == "reserve_lists" + open);
-        CHECK(violation_of([&] { (void)cache.restore(Sequence{0}, Position{1}); }) == "restore" + open);
+        CHECK(violation_of([&] { (void)cache.rewind(Sequence{0}, Position{1}); }) == "rewind" + open);
         pass->commit();
     }
     CHECK(numbers::values(cache, 0) == Values{1, 2, 3});

@@ -42,21 +42,25 @@ bool goes_on_at_4(Cache& cache, int s) {
 TEST_CASE("a sequence goes back to the start of a chunk, though nothing below it is kept") {
     auto cache = chunks();
     REQUIRE(cache.resumable_prefix(Sequence{0}, Position{5}) == Position{4});
-    CHECK(cache.restore(Sequence{0}, Position{5}).error()
+    CHECK(cache.rewind(Sequence{0}, Position{5}).error()
           == Refusal{.reason = Reason::cannot_resume, .sequence = Sequence{0}});
-    REQUIRE(cache.restore(Sequence{0}, Position{4}));
+    REQUIRE(cache.rewind(Sequence{0}, Position{4}));
     CHECK(goes_on_at_4(cache, 0));
 }
 
 TEST_CASE("a sequence does not go back to where it has not been") {
     auto cache = chunks();
-    REQUIRE(cache.can_resume(Sequence{0}, Position{12}));
-    CHECK(cache.restore(Sequence{0}, Position{12}).error().reason == Reason::cannot_resume);
-    CHECK(cache.snapshot(Sequence{0}, Position{0}, Position{12}).error().reason == Reason::cannot_resume);
-    REQUIRE(cache.restore(Sequence{0}, Position{4}));
-    CHECK(cache.restore(Sequence{0}, Position{8}).error().reason == Reason::cannot_resume);
-    CHECK(cache.snapshot(Sequence{0}, Position{0}, Position{8}).error().reason == Reason::cannot_resume);
-    REQUIRE(cache.restore(Sequence{0}, Position{4}));
+    const Position next = cache.next(Sequence{0});
+    REQUIRE(next < Position{12});
+    CHECK_FALSE(cache.can_resume(Sequence{0}, Position{12})); // the start of a chunk, which sees nothing before itself
+    CHECK(cache.resumable_prefix(Sequence{0}, Position{12}) == next);
+    const Refusal not_reached{.reason = Reason::not_next, .sequence = Sequence{0}, .expected = next};
+    CHECK(cache.rewind(Sequence{0}, Position{12}).error() == not_reached);
+    CHECK(cache.snapshot(Sequence{0}, Position{0}, Position{12}).error() == not_reached);
+    REQUIRE(cache.rewind(Sequence{0}, Position{4}));
+    CHECK(cache.rewind(Sequence{0}, Position{8}).error().reason == Reason::not_next);
+    CHECK(cache.snapshot(Sequence{0}, Position{0}, Position{8}).error().reason == Reason::not_next);
+    REQUIRE(cache.rewind(Sequence{0}, Position{4}));
     CHECK(cache.next(Sequence{0}) == Position{4});
 }
 
@@ -93,7 +97,7 @@ TEST_CASE("a snapshot is restored up to the start of a chunk, though it has noth
 TEST_CASE("a snapshot without tokens is a window if a pass that ended there would have forgotten some") {
     auto cache = chunks({.sequences = 2, .capacity = 40, .batch = 20});
     feed(cache, prompt(0, 10, {11, 12, 13, 14, 15, 16}));
-    REQUIRE(cache.restore(Sequence{0}, Position{8}));
+    REQUIRE(cache.rewind(Sequence{0}, Position{8}));
     CellSnapshot window = cache.snapshot(Sequence{0}, Position{6}).value();
     CHECK(window.from() == Position{0});
     CHECK(window.to() == Position{8});
@@ -106,7 +110,7 @@ TEST_CASE("a snapshot without tokens is a window if a pass that ended there woul
 TEST_CASE("snapshots without tokens are offloaded, divided, merged and defragmented as others are") {
     for (const OffloadTo to : {OffloadTo::host, OffloadTo::pinned_host, OffloadTo::backend}) {
         auto cache = chunks();
-        REQUIRE(cache.restore(Sequence{0}, Position{4}));
+        REQUIRE(cache.rewind(Sequence{0}, Position{4}));
         CellSnapshot head = cache.snapshot(Sequence{0}).value();
         feed(cache, prompt(1, 0, {1, 2, 3, 4, 5}));
         CellSnapshot tail = cache.snapshot(Sequence{1}, Position{4}).value();
@@ -132,7 +136,7 @@ TEST_CASE("snapshots without tokens are offloaded, divided, merged and defragmen
 
 TEST_CASE("a snapshot at the start of a chunk has what was scheduled, and nothing once that is forgotten") {
     auto cache = chunks();
-    REQUIRE(cache.restore(Sequence{0}, Position{4}));
+    REQUIRE(cache.rewind(Sequence{0}, Position{4}));
     REQUIRE(cache.schedule(Sequence{0}, Position{8}));
     feed(cache, prompt(0, 4, {5, 6, 7, 8, 9, 10, 11, 12, 13, 14}));
     CHECK(cache.snapshot(Sequence{0}, Position{0}, Position{8}).value().tokens() == 4);
@@ -145,15 +149,15 @@ TEST_CASE("a window of one position goes back to wherever its sequence has been"
     const CellSnapshot snapshot = cache.snapshot(Sequence{0}).value();
     REQUIRE(cache.restore(Sequence{1}, snapshot, Position{4}));
     CHECK(goes_on_at_4(cache, 1));
-    CHECK(cache.restore(Sequence{0}, Position{7}).error().reason == Reason::cannot_resume);
-    REQUIRE(cache.restore(Sequence{0}, Position{4}));
+    CHECK(cache.rewind(Sequence{0}, Position{7}).error().reason == Reason::not_next);
+    REQUIRE(cache.rewind(Sequence{0}, Position{4}));
     CHECK(goes_on_at_4(cache, 0));
 }
 
 TEST_CASE(
     "where positions may have gaps, a sequence goes back to any start of a chunk, and goes on after its last one") {
     auto cache = chunks({.sequences = 2, .capacity = 40, .batch = 10, .positions = Positions::any});
-    REQUIRE(cache.restore(Sequence{0}, Position{4}));
+    REQUIRE(cache.rewind(Sequence{0}, Position{4}));
     CHECK(cache.next(Sequence{0}) == Position{0});
     const CellSnapshot snapshot =
         cache.snapshot(Sequence{0}, Position{0}, Position{4}).value(); // as the snapshot of a hybrid asks for
@@ -180,7 +184,7 @@ TEST_CASE("all members of a hybrid go back to the start of a chunk") {
         REQUIRE(begins(0, 0, 10));
         REQUIRE(memory.resumable_prefix(Sequence{0}, Position{6}) == Position{4});
         auto later = memory.snapshot(Sequence{0}).value();
-        REQUIRE(memory.restore(Sequence{0}, Position{4}));
+        REQUIRE(memory.rewind(Sequence{0}, Position{4}));
         CHECK(memory.next(Sequence{0}) == Position{4});
         auto snapshot = memory.snapshot(Sequence{0}).value();
         REQUIRE(memory.restore(Sequence{1}, snapshot));
@@ -198,7 +202,7 @@ TEST_CASE("a prefix that ends at the start of a chunk is attached, though nothin
     auto cache = chunks();
     PrefixTree tree{cache};
     const std::vector<std::int32_t> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
-    REQUIRE(cache.restore(Sequence{0}, Position{4}));
+    REQUIRE(cache.rewind(Sequence{0}, Position{4}));
     REQUIRE(tree.insert(Sequence{0}, std::span{tokens}.first(4)));
     CHECK(tree.attach(Sequence{1}, tokens).length == 4);
     CHECK(goes_on_at_4(cache, 1));

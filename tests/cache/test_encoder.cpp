@@ -232,7 +232,7 @@ TEST_CASE("encoder: while a pass is open, every other operation is a violation, 
               == "copy_prefix" + open);
         CHECK(violation_of([&] { (void)memory.remove(Sequence{0}, Position{0}, to_end); }) == "remove" + open);
         CHECK(violation_of([&] { (void)memory.snapshot(Sequence{0}); }) == "snapshot" + open);
-        CHECK(violation_of([&] { (void)memory.restore(Sequence{0}, Position{0}); }) == "restore" + open);
+        CHECK(violation_of([&] { (void)memory.rewind(Sequence{0}, Position{0}); }) == "rewind" + open);
         CHECK(violation_of([&] { memory.reserve_lists(4); }) == "reserve_lists" + open);
         CHECK(violation_of([&] { memory.defragment(); }) == "defragment" + open);
     };

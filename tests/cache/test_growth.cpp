@@ -152,7 +152,7 @@ TEST_CASE("a cache that places tokens by blocks grows to the cells that they tak
     cache.offload(snapshot);
     REQUIRE(cache.restore(Sequence{3}, snapshot));
     CHECK(cache.statistics().allocated == 326);
-    REQUIRE(cache.restore(Sequence{2}, Position{10}));
+    REQUIRE(cache.rewind(Sequence{2}, Position{10}));
     REQUIRE(cache.restore(Sequence{2}, snapshot)); // gives up its own cells before
     REQUIRE(cache.reload(snapshot));
     CHECK(cache.statistics().allocated == 489); // by half

@@ -107,7 +107,7 @@ TEST_CASE("a sequence can go back to a scheduled position, and be copied up to i
     CHECK(values(cache, 1) == Values{3, 4, 5, 6, 7});
     REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{2}, Position{20})); // which has not scheduled anything
     CHECK(values(cache, 2) == Values{15, 16, 17, 18, 19});
-    REQUIRE(cache.restore(Sequence{0}, Position{8}));
+    REQUIRE(cache.rewind(Sequence{0}, Position{8}));
     CHECK(cache.next(Sequence{0}) == Position{8});
     feed(cache, counted(0, 8, 20));
     CHECK(cache.can_resume(Sequence{0}, Position{8})); // it lost nothing below the position, so the schedule stands

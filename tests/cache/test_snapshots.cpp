@@ -101,10 +101,10 @@ TEST_CASE("restore takes what lies below the snapshot from the sequence, and ref
     CHECK(values(cache, 1) == Values{5, 6, 11, 12, 13, 14});
 }
 
-TEST_CASE("without a snapshot, restore goes back as far as the sequence can resume") {
+TEST_CASE("rewind goes back as far as the sequence can resume") {
     auto cache = filled();
-    CHECK(refused(cache, [&] { return cache.restore(Sequence{0}, Position{7}); }) == Reason::cannot_resume);
-    REQUIRE(cache.restore(Sequence{0}, Position{2}));
+    CHECK(refused(cache, [&] { return cache.rewind(Sequence{0}, Position{7}); }) == Reason::not_next);
+    REQUIRE(cache.rewind(Sequence{0}, Position{2}));
     CHECK(values(cache, 0) == Values{1, 2});
 }
 
@@ -224,9 +224,9 @@ TEST_CASE("an encoder's memory has snapshots of its inputs") {
     REQUIRE(memory.merge(first, std::move(later)));
     REQUIRE(memory.restore(Sequence{1}, first));
     CHECK(memory.tokens(Sequence{1}) == 4);
-    REQUIRE(memory.restore(Sequence{1}, Position{1}));
-    CHECK(violation_of([&] { (void)memory.restore(Sequence{1}, Position{-1}); })
-          == "restore: position -1, expected 0 or more");
+    REQUIRE(memory.rewind(Sequence{1}, Position{1}));
+    CHECK(violation_of([&] { (void)memory.rewind(Sequence{1}, Position{-1}); })
+          == "rewind: position -1, expected 0 or more");
     CHECK(memory.tokens(Sequence{1}) == 2);
     CHECK(audit(memory) == "");
 }
@@ -246,8 +246,8 @@ TEST_CASE("mistakes with snapshots are violations") {
           == "restore: position 5, expected 2 to 4, within the snapshot");
     CHECK(message([&] { return cache.restore(Sequence{0}, snapshot, Position{1}); })
           == "restore: position 1, expected 2 to 4, within the snapshot");
-    CHECK(message([&] { return cache.restore(Sequence{0}, Position{-1}); })
-          == "restore: position -1, expected 0 or more");
+    CHECK(message([&] { return cache.rewind(Sequence{0}, Position{-1}); })
+          == "rewind: position -1, expected 0 or more");
     CHECK(message([&] { return cache.split(snapshot, Position{1}); }) == "split: position 1, expected 2 to 4");
     CHECK(message([&] { return cache.merge(snapshot, std::move(snapshot)); })
           == "merge: the snapshots are one and the same, expected two");

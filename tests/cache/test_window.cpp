@@ -84,21 +84,27 @@ TEST_CASE("a token sees its chunk from the beginning") {
     CHECK(values(cache, 0) == Values{3, 4, 5, 6});
 }
 
-TEST_CASE("a sequence that is cut where its window has forgotten everything goes on there, or is refused") {
+TEST_CASE("a sequence is not cut where its window has forgotten what the next token sees") {
     numbers::Cache<SlidingWindow<4>> cache{numbers::small, {.sequences = 2, .capacity = 40, .batch = 20}};
     const Values ten{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
     feed(cache, prompt(0, 0, ten) + prompt(0, 10, ten));
     REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{12}));
     CHECK(cache.next(Sequence{1}) == Position{12});
     CHECK(numbers::begin(cache, prompt(1, 12, {1})).error().reason == Reason::cannot_resume);
-    REQUIRE(cache.remove(Sequence{0}, Position{10}, to_end));
-    CHECK(cache.tokens(Sequence{0}) == 0);
-    CHECK(cache.next(Sequence{0}) == Position{10});
-    CHECK(numbers::begin(cache, prompt(0, 0, {1})).error().expected == Position{10});
-    CHECK(numbers::begin(cache, prompt(0, 10, {1})).error().reason == Reason::cannot_resume);
-    CHECK(cache.snapshot(Sequence{0}).error().reason == Reason::cannot_resume);
+    const Values kept = values(cache, 0); // 15 to 19
+    const Refusal cannot_resume{.reason = Reason::cannot_resume, .sequence = Sequence{0}};
+    CHECK(cache.remove(Sequence{0}, Position{10}, to_end).error() == cannot_resume);
+    CHECK(cache.remove(Sequence{0}, Position{10}, Position{20}).error() == cannot_resume);
+    CHECK(cache.rewind(Sequence{0}, Position{10}).error() == cannot_resume);
+    CHECK(cache.remove(Sequence{0}, Position{16}, Position{19}).error() == cannot_resume); // 16 would see 13 to 15
+    CHECK(cache.next(Sequence{0}) == Position{20});
+    CHECK(values(cache, 0) == kept);
+    CHECK(cache.remove(Sequence{0}, Position{20}, to_end));       // nothing to remove
     REQUIRE(cache.remove(Sequence{0}, Position{2}, Position{5})); // of what was forgotten
-    CHECK(cache.next(Sequence{0}) == Position{7});
+    CHECK(cache.next(Sequence{0}) == Position{17});
+    feed(cache, prompt(0, 17, {1}));
+    REQUIRE(cache.remove(Sequence{0}, Position{15}, Position{16})); // within the window, which is still complete
+    feed(cache, prompt(0, 17, {1}));
     REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
     CHECK(cache.next(Sequence{0}) == Position{0});
     feed(cache, prompt(0, 0, ten));
@@ -107,16 +113,17 @@ TEST_CASE("a sequence that is cut where its window has forgotten everything goes
 
 TEST_CASE("a cut between the sinks and the window is not joined to the sinks") {
     numbers::Cache<SlidingWindow<3>> cache{
-        numbers::small, {.capacity = 40, .batch = 20}, SlidingWindow<3>{{.sinks = 2}}};
+        numbers::small, {.sequences = 2, .capacity = 40, .batch = 20}, SlidingWindow<3>{{.sinks = 2}}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9}));
-    REQUIRE(cache.remove(Sequence{0}, Position{5}, to_end));
-    CHECK(values(cache, 0) == Values{1, 2});
-    CHECK(cache.next(Sequence{0}) == Position{5});
-    CHECK(numbers::begin(cache, prompt(0, 2, {1})).error().expected == Position{5});
-    CHECK(numbers::begin(cache, prompt(0, 5, {1})).error().reason == Reason::cannot_resume);
-    REQUIRE(cache.remove(Sequence{0}, Position{2}, to_end));
-    feed(cache, prompt(0, 2, {9}));
-    CHECK(values(cache, 0) == Values{1, 2, 9});
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
+    CHECK(values(cache, 1) == Values{1, 2});
+    CHECK(cache.next(Sequence{1}) == Position{4});
+    CHECK(numbers::begin(cache, prompt(1, 2, {1})).error().expected == Position{4});
+    CHECK(numbers::begin(cache, prompt(1, 4, {1})).error().reason == Reason::cannot_resume);
+    CHECK(cache.remove(Sequence{1}, Position{3}, to_end).error().reason == Reason::cannot_resume);
+    REQUIRE(cache.remove(Sequence{1}, Position{2}, to_end));
+    feed(cache, prompt(1, 2, {9}));
+    CHECK(values(cache, 1) == Values{1, 2, 9});
 }
 
 TEST_CASE("a sequence resumes at the start of a chunk, though nothing before it is kept") {

@@ -144,7 +144,7 @@ TEST_CASE("sequences that go on at the start of a chunk without any token are sa
     CHECK(saved(from, List{Sequence{0}}) != saved(from, List{Sequence{3}}));
     Chunks cut{shape, limits};
     numbers::feed(cut, prompt(3, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
-    REQUIRE(cut.restore(Sequence{3}, Position{4}));
+    REQUIRE(cut.rewind(Sequence{3}, Position{4}));
     REQUIRE(cut.next(Sequence{3}) == Position{4});
     REQUIRE(load_into(cut, all_sequences, file));
     CHECK(cut.next(Sequence{3}) == Position{0}); // as in the file

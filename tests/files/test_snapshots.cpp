@@ -299,7 +299,7 @@ TEST_CASE("a snapshot without tokens is saved and loaded, and a sequence goes on
     const CacheLimits limits{.sequences = 2, .capacity = 40, .batch = 10};
     Cache<StandardV<float>, ChunkedAttention<4>> from{shape, limits};
     numbers::feed(from, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
-    REQUIRE(from.restore(Sequence{0}, Position{4}));
+    REQUIRE(from.rewind(Sequence{0}, Position{4}));
     const Bytes file = saved(from, from.snapshot(Sequence{0}).value());
     const auto check = [&](auto& to, int s) {
         REQUIRE(to.restore(Sequence{s}, loaded(file, to).value()));

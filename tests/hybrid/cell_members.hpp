@@ -71,7 +71,7 @@ public:
     }
     Answer rewind(int s, int to) final {
         next_ = model_;
-        if (!model_.setup().is_encoder && !model_.can_rewind(s, to)) return cellar::Reason::cannot_resume;
+        if (const auto refused = model_.refuses_rewind(s, to)) return answer_of(refused);
         return answer_of(next_.remove(s, to, INT_MAX));
     }
     Answer reload(std::size_t snapshot) final {

@@ -113,7 +113,7 @@ TEST_CASE("a copy of a whole sequence has the inputs that wait, and a shorter on
 TEST_CASE("going back to the next token keeps the inputs that wait for it, and going back further drops them") {
     for (const int n : {0, 4}) {
         Memory m = waiting(n);
-        REQUIRE(m.restore(Sequence{0}, Position{n}));
+        REQUIRE(m.rewind(Sequence{0}, Position{n}));
         CHECK(inputs(m, 0) == all_of_waiting(n));
     }
     Memory m = waiting(4);
@@ -123,7 +123,7 @@ TEST_CASE("going back to the next token keeps the inputs that wait for it, and g
         CHECK(inputs(m, 0) == all_of_waiting(4));
     }
     REQUIRE(m.copy_prefix(Sequence{0}, Sequence{1}, Position{4}));
-    REQUIRE(m.restore(Sequence{0}, Position{3}));
+    REQUIRE(m.rewind(Sequence{0}, Position{3}));
     CHECK(inputs(m, 0) == " 1:10 1:11");
     REQUIRE(m.remove(Sequence{1}, Position{3}, to_end));
     CHECK(inputs(m, 1) == " 1:10 1:11");
@@ -214,7 +214,7 @@ TEST_CASE("inputs wait in a hybrid that is a member, and one without tokens has 
     CHECK(inputs(all, 1) == " 1:10 1:11");
     REQUIRE(m.copy_prefix(Sequence{0}, Sequence{2}, Position{3}));
     CHECK(inputs(all, 2) == " 1:10 1:11 3:20 3:21");
-    REQUIRE(m.restore(Sequence{2}, Position{3}));
+    REQUIRE(m.rewind(Sequence{2}, Position{3}));
     REQUIRE(m.remove(Sequence{2}, Position{3}, to_end));
     CHECK(inputs(all, 2) == " 1:10 1:11 3:20 3:21");
 

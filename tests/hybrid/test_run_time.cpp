@@ -157,7 +157,7 @@ TEST_CASE("a snapshot of a hybrid without some members is of those that are ther
     CHECK(snapshot.to() == Position{6});
     REQUIRE(memory.restore(cellar::Sequence{0}, snapshot, Position{5}));
     CHECK(memory.next(cellar::Sequence{0}) == Position{5});
-    REQUIRE(memory.restore(cellar::Sequence{0}, Position{3}));
+    REQUIRE(memory.rewind(cellar::Sequence{0}, Position{3}));
     CHECK(memory.next(cellar::Sequence{0}) == Position{3});
     CHECK(cellar::audit(member) == "");
 }

@@ -202,9 +202,9 @@ TEST_CASE("a hybrid goes back without a snapshot, to where all members can") {
     toy::Memory m = memory(0);
     REQUIRE(feed(m, text(0, 0, 8)));
     const std::string before = portrait(m);
-    CHECK(m.restore(Sequence{0}, Position{3}).error() == Refusal{Reason::cannot_rewind, 2});
+    CHECK(m.rewind(Sequence{0}, Position{3}).error() == Refusal{Reason::cannot_rewind, 2});
     CHECK(portrait(m) == before);
-    REQUIRE(m.restore(Sequence{0}, Position{7}));
+    REQUIRE(m.rewind(Sequence{0}, Position{7}));
     CHECK(m.next(Sequence{0}) == Position{7});
 }
 

@@ -162,7 +162,7 @@ public:
         return answer(memory_.restore(cellar::Sequence{s}, snapshots_[snapshot], cellar::Position{to}));
     }
     HybridAnswer rewind(int s, int to) override {
-        return answer(memory_.restore(cellar::Sequence{s}, cellar::Position{to}));
+        return answer(memory_.rewind(cellar::Sequence{s}, cellar::Position{to}));
     }
     HybridAnswer reload(std::size_t snapshot) override { return answer(memory_.reload(snapshots_[snapshot])); }
     HybridAnswer schedule(int s, int p) override {

@@ -227,7 +227,7 @@ TEST_CASE("a snapshot arrives offloaded, whether it was in place or offloaded") 
                 CHECK(snapshot.is_offloaded());
                 CHECK(snapshot.from() == Position{2});
                 CHECK(snapshot.to() == Position{7});
-                REQUIRE(cache.restore(Sequence{0}, Position{2}));
+                REQUIRE(cache.rewind(Sequence{0}, Position{2}));
                 REQUIRE(cache.restore(Sequence{0}, snapshot));
                 CHECK(values(cache, 0) == Values{1, 2, 3, 4, 5, 6, 7});
             });

@@ -188,11 +188,13 @@ public:
             next.of(sequence).emplace(position + by,
                                       std::make_shared<const Token>(Token{token->value, shifted, token->shifts + 1}));
         }
-        if (next.used() > cells()) return Reason::full;
         next.remove_schedules(sequence, begin, end, newest(sequence));
         int removed = 0; // positions of the sequence, kept or forgotten
         for (int p = begin; p < end && p < this->next(sequence); ++p) ++removed;
         next.cuts_.at(static_cast<std::size_t>(sequence)) = this->next(sequence) - removed;
+        if (setup_.consecutive && removed > 0 && !next.can_resume(sequence, next.next(sequence)))
+            return Reason::cannot_resume;
+        if (next.used() > cells()) return Reason::full;
         *this = std::move(next);
         return std::nullopt;
     }
@@ -216,13 +218,14 @@ public:
     }
     const std::set<int>& scheduled(int sequence) const { return schedules_.at(static_cast<std::size_t>(sequence)); }
 
-    bool can_resume(int sequence, int position) const {
-        return setup_.is_encoder || has_all_visible(tokens(sequence), position);
-    }
+    /// If tokens have no gaps, they have reached the position.
+    bool can_resume(int sequence, int position) const { return !refuses_rewind(sequence, position); }
 
-    /// True if a sequence can go back there: it can resume, and if its tokens have no gaps, they have reached it.
-    bool can_rewind(int sequence, int position) const {
-        return can_resume(sequence, position) && (!setup_.consecutive || position <= next(sequence));
+    std::optional<Reason> refuses_rewind(int sequence, int position) const {
+        if (setup_.is_encoder) return std::nullopt;
+        if (setup_.consecutive && position > next(sequence)) return Reason::not_next;
+        if (!has_all_visible(tokens(sequence), position)) return Reason::cannot_resume;
+        return std::nullopt;
     }
 
     const std::vector<Snapshot>& snapshots() const { return snapshots_; }
@@ -232,7 +235,7 @@ public:
         Snapshot made{.tokens = {}, .from = from, .to = to};
         for (int p = 0; p < to && !setup_.is_encoder; ++p)
             made.is_window = made.is_window || !setup_.window.kept(to - 1, p);
-        if (!setup_.is_encoder && !can_rewind(sequence, to)) return Reason::cannot_resume;
+        if (const auto refused = refuses_rewind(sequence, to)) return refused;
         if (made.is_window) made.from = 0;
         for (const auto& [position, token] : tokens(sequence))
             if (made.from <= position && position < to && (!made.is_window || setup_.window.kept(to - 1, position)))

@@ -188,7 +188,7 @@ public:
     }
     std::optional<naive::Reason> rewind(int sequence, int to) override {
         if constexpr (snapshots) {
-            const auto done = memory_.restore(cellar::Sequence{sequence}, cellar::Position{to});
+            const auto done = memory_.rewind(cellar::Sequence{sequence}, cellar::Position{to});
             if (!done) return reason_of(done.error());
         }
         return std::nullopt;

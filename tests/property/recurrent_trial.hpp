@@ -140,7 +140,7 @@ private:
             const int to = std::max(0, model_.next(step.sequence) - step.back);
             auto refused = std::optional{naive::StateReason::cannot_rewind};
             if (model_.can_resume(step.sequence, to)) refused = model_.remove(step.sequence, to, INT_MAX);
-            return expect_answer(memory_.restore(cellar::Sequence{step.sequence}, cellar::Position{to}), refused);
+            return expect_answer(memory_.rewind(cellar::Sequence{step.sequence}, cellar::Position{to}), refused);
         }
         const std::size_t chosen = static_cast<std::size_t>(step.back) % snapshots_.size();
         const int to = std::max(0, model_.snapshots()[chosen].to - step.length / 6);

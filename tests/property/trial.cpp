@@ -144,9 +144,9 @@ bool Trial::run_restore(const Step& step) {
     if (!subject_.can_snapshot()) return false;
     if (step.operation == Operation::rewind) {
         const int to = std::max(0, model_.next(step.sequence) + 2 - step.back / 2);
-        trace_.add("  restore(s", step.sequence, ", ", to, ");\n");
-        std::optional<naive::Reason> refused = naive::Reason::cannot_resume;
-        if (model_.can_rewind(step.sequence, to)) refused = model_.remove(step.sequence, to, INT_MAX);
+        trace_.add("  rewind(s", step.sequence, ", ", to, ");\n");
+        std::optional<naive::Reason> refused = model_.refuses_rewind(step.sequence, to);
+        if (!refused) refused = model_.remove(step.sequence, to, INT_MAX);
         return carried_out(subject_.rewind(step.sequence, to), refused);
     }
     if (model_.snapshots().empty()) return false;

@@ -70,8 +70,8 @@ TEST_CASE("remove: everything or nothing can be removed; other ranges are refuse
           == "remove: positions [3, 2), expected 0 <= begin <= end");
     CHECK(violation_of([&] { (void)memory.remove(cellar::Sequence{2}, Position{0}, Position{2}); })
           == "sequence 2, expected 0 to 1");
-    CHECK(violation_of([&] { (void)memory.restore(cellar::Sequence{0}, Position{-1}); })
-          == "restore: position -1, expected 0 or more");
+    CHECK(violation_of([&] { (void)memory.rewind(cellar::Sequence{0}, Position{-1}); })
+          == "rewind: position -1, expected 0 or more");
     CHECK(violation_of([&] { (void)memory.can_resume(cellar::Sequence{0}, Position{-1}); })
           == "can_resume: position -1, expected 0 or more");
     CHECK(violation_of([&] { (void)memory.resumable_prefix(cellar::Sequence{0}, Position{-1}); })

@@ -91,7 +91,7 @@ TEST_CASE("pass: while one is open, every other operation is a violation, and it
     CHECK(violation_of([&] { (void)memory.snapshot(cellar::Sequence{0}); }) == "snapshot" + open);
     CHECK(violation_of([&] { (void)memory.restore(cellar::Sequence{1}, snapshot); }) == "restore" + open);
     CHECK(violation_of([&] { (void)memory.restore(cellar::Sequence{1}, offloaded, Position{3}); }) == "restore" + open);
-    CHECK(violation_of([&] { (void)memory.restore(cellar::Sequence{0}, Position{2}); }) == "restore" + open);
+    CHECK(violation_of([&] { (void)memory.rewind(cellar::Sequence{0}, Position{2}); }) == "rewind" + open);
     CHECK(violation_of([&] { memory.offload(snapshot); }) == "offload" + open);
     CHECK(violation_of([&] { (void)memory.reload(offloaded); }) == "reload" + open);
     CHECK_FALSE(snapshot.is_offloaded());

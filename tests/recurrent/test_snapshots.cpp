@@ -77,9 +77,9 @@ TEST_CASE("a snapshot of a state is refused where no state is kept, or if there 
 TEST_CASE("without a snapshot, a recurrent memory goes back to a state that it keeps") {
     Folding<> states = memory(0);
     feed(states, 0, 0, 5);
-    CHECK(refusal_of(states, [&] { return states.restore(Sequence{0}, Position{3}); })
+    CHECK(refusal_of(states, [&] { return states.rewind(Sequence{0}, Position{3}); })
           == Refusal{Reason::cannot_rewind});
-    REQUIRE(states.restore(Sequence{0}, Position{4}));
+    REQUIRE(states.rewind(Sequence{0}, Position{4}));
     CHECK(states.next(Sequence{0}) == Position{4});
 }
 

@@ -70,22 +70,27 @@ public:
     const OpenPass& pass() const { return pass_; }
     std::uint64_t hash() const { return book_hash(table_, schedules_) + rules_hash(size_, window_); }
 
-    /// True if every position below p that a query at p would see is still kept. O(log m).
+    /// True if every position below p that a query at p would see is still kept, and s has come so far, unless
+    /// positions may have gaps. O(log m).
     bool can_resume(Sequence s, Position p) const {
         CELLAR_EXPECTS(p.value >= 0, "can_resume: position ", p, ", expected 0 or more");
-        return can_resume_with(window_, table_.record(s).runs, p);
+        const SequenceRecord& r = table_.record(s);
+        return p <= last_to_resume(r) && can_resume_with(window_, r.runs, p);
     }
 
     /// The largest q <= p with can_resume(s, q), for windows that slide or that start anew in chunks. For a window that
     /// does both it may be a smaller one. O(log m) for each gap it steps back over.
     Position resumable_prefix(Sequence s, Position p) const {
         CELLAR_EXPECTS(p.value >= 0, "resumable_prefix: position ", p, ", expected 0 or more");
-        return resumable_prefix_with(window_, table_.record(s).runs, p);
+        const SequenceRecord& r = table_.record(s);
+        return resumable_prefix_with(window_, r.runs, std::min(p, last_to_resume(r)));
     }
 
-    /// True if s can go back to p: it can resume there, and, unless positions may have gaps, has come so far.
-    bool can_rewind(Sequence s, Position p) const {
-        return can_resume(s, p) && (size_.positions == Positions::any || p <= next(s));
+    /// Refuses if s cannot go back to p.
+    Result<void> check_rewind(Sequence s, Position p) const {
+        if (p > last_to_resume(table_.record(s))) return not_next(s, next(s));
+        if (!can_resume(s, p)) return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+        return {};
     }
 
     /// What keeps s's cells at positions [from, to) after `KeptTable::finish`. If a pass that ends at `to` forgets
@@ -94,7 +99,7 @@ public:
         const PositionRuns& runs = table_.record(s).runs;
         if (resuming == Resuming::anywhere) return table_.snapshots().prepare(runs, from, to, false);
         const bool forgets = to.value > 0 && window_.oldest_kept(to - 1).value > window_.sinks();
-        if (!can_rewind(s, to)) return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+        if (const Result<void> can = check_rewind(s, to); !can) return can.error();
         prepare_unschedule(s, to);
         return table_.snapshots().prepare(runs, forgets ? Position{0} : from, to, forgets);
     }
@@ -134,13 +139,14 @@ public:
         forget_old(to); // which `from` may keep for its own schedules
     }
 
-    /// See `CellTable::prepare_remove`.
+    /// See `CellTable::prepare_remove`. Also refuses with `cannot_resume` if s could not go on afterwards.
     template <Gaps TheGaps = Gaps::closed>
     Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
+        if (size_.positions == Positions::consecutive && !can_go_on_without<TheGaps>(s, begin, end))
+            return Refusal{.reason = Reason::cannot_resume, .sequence = s};
         Result<Removal> removal = table_.prepare_remove<TheGaps>(s, begin, end, keys, delta);
         if (!removal) return removal;
-        const Position before = next(s);
-        removal->next = before <= begin ? before : before <= end ? begin : before - (end - begin);
+        removal->next = next_without(s, begin, end);
         return removal;
     }
     /// Schedules at positions that s loses end, and those after a gap, because their positions are then those of other
@@ -302,6 +308,31 @@ private:
     bool resumes_if(Position p, Covers covers) const {
         const Position sinks{window_.sinks()};
         return covers(Position{0}, std::min(sinks, p)) && covers(std::max(sinks, window_.oldest_visible(p)), p);
+    }
+
+    // The last position at which a sequence may go on.
+    Position last_to_resume(const SequenceRecord& r) const {
+        return size_.positions == Positions::any ? to_end : next(r);
+    }
+
+    // Where s goes on without positions [begin, end).
+    Position next_without(Sequence s, Position begin, Position end) const {
+        const Position before = next(s);
+        return before <= begin ? before : before <= end ? begin : before - (end - begin);
+    }
+    // Whether s can go on there: what its next token sees lies below the gap, and behind it before it is closed. The
+    // table reports a wrong range, and a gap that cannot be closed.
+    template <Gaps TheGaps>
+    bool can_go_on_without(Sequence s, Position begin, Position end) const {
+        if (begin.value < 0 || end <= begin) return true;
+        const Position p = next_without(s, begin, end);
+        if (p == next(s) || (TheGaps == Gaps::refused && begin < p)) return true;
+        const PositionRuns& runs = table_.record(s).runs;
+        return resumes_if(p, [&](Position from, Position to) {
+            const std::int32_t gap = end - begin;
+            return runs.covers(from, std::min(to, begin))
+                   && (to <= begin || runs.covers(std::max(from, begin) + gap, to + gap));
+        });
     }
 
     bool forgets() const { return window_.oldest_kept(to_end - 1).value > window_.sinks(); }

@@ -149,7 +149,8 @@ public:
         return state().book.next(s);
     }
 
-    /// True if everything that a query at p would see below p is still kept. O(log positions).
+    /// True if s can go on at p: everything that a query at p would see below p is still kept. Never beyond next(s),
+    /// unless positions may have gaps. O(log positions).
     bool can_resume(Sequence s, Position p, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return state().book.can_resume(s, p);
@@ -165,7 +166,8 @@ public:
     /// Removes positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys
     /// are rotated (enqueued). With `to_end`, nothing is left to move. Shared cells are copied before they are rotated,
     /// so other sequences keep theirs. Refuses with `cannot_shift` if tokens would have to move under `DisabledShift`,
-    /// and with `full` if there is no room for the copies. A negative or reversed range is a violation. Throws
+    /// and with `full` if there is no room for the copies. Unless positions may
+    /// have gaps, also with `cannot_resume` if the next token of s would then see positions that are not kept. A negative or reversed range is a violation. Throws
     /// `std::bad_alloc`, with nothing changed, if there is no memory for the lists of this work. A backend that throws
     /// while it moves or rotates keys ends the process, because bookkeeping and data would disagree.
     ///
@@ -229,9 +231,10 @@ public:
         return restore(s, snapshot, snapshot.to(where), where);
     }
 
-    /// Without a snapshot: s gives up its tokens from position `to` on, and goes on there. Refuses with `cannot_resume`
-    /// as `snapshot` does.
-    Result<void> restore(Sequence s, Position to, Where where = Where::current()) {
+    /// The way back: s gives up its tokens from position `to` on, and goes on there. Refuses with `cannot_resume` if s
+    /// lacks what its next token would see, and with `not_next` if it has not come so far. O(log positions), and what
+    /// `remove` takes.
+    Result<void> rewind(Sequence s, Position to, Where where = Where::current()) {
         return detail::perform(*this, op::Rewind{s, to}, where);
     }
 
@@ -387,10 +390,11 @@ public:
     void finish(op::CopyPrefix&& copy) noexcept;
     Attempt<detail::Removal> prepare(const op::Remove& remove);
     Attempt<detail::Removal> prepare(const op::Rewind& rewind) {
-        state().expect_no_pass("restore");
-        CELLAR_EXPECTS(rewind.to.value >= 0, "restore: position ", rewind.to, ", expected 0 or more");
-        if (!state().holds_inputs && !state().book.can_rewind(rewind.sequence, rewind.to))
-            return Refusal{.reason = Reason::cannot_resume, .sequence = rewind.sequence};
+        state().expect_no_pass("rewind");
+        CELLAR_EXPECTS(rewind.to.value >= 0, "rewind: position ", rewind.to, ", expected 0 or more");
+        if (!state().holds_inputs)
+            if (const Result<void> can = state().book.check_rewind(rewind.sequence, rewind.to); !can)
+                return can.error();
         return prepare(op::Remove{rewind.sequence, rewind.to, to_end});
     }
     void finish(detail::Removal&& removal) noexcept;

@@ -138,6 +138,7 @@ public:
     using Cells::offload;
     using Cells::reload;
     using Cells::restore;
+    using Cells::rewind;
     using Cells::snapshot;
     using Cells::split;
 

@@ -176,9 +176,9 @@ public:
         return restore(s, snapshot, snapshot.to(where), where);
     }
 
-    /// Without a snapshot: s goes back to position `to` in all members, or in none. Going to `next(s)` changes nothing.
-    Result<void> restore(Sequence s, Position to,
-                         Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
+    /// The way back: s goes on at position `to`, in all members, or in none. Going to `next(s)` changes nothing.
+    Result<void> rewind(Sequence s, Position to,
+                        Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
         return detail::perform(*this, op::Rewind{s, to}, where);
     }
 

@@ -34,7 +34,7 @@ struct Remove {
     std::optional<RotateBy> rotate_by = {};
 };
 
-/// `restore` without a snapshot: the sequence goes back to position `to`.
+/// The sequence goes back to position `to`.
 struct Rewind {
     Sequence sequence;
     Position to;

@@ -156,11 +156,13 @@ public:
         return state().kept(s).end();
     }
 
-    /// True if everything that a query at p would see below p is still kept, by all ranks together.
+    /// True if everything that a query at p would see below p is still kept, by all ranks together. Never beyond
+    /// next(s).
     bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(p.value >= 0, "can_resume: position ", p, ", expected 0 or more");
-        return detail::can_resume_with(cache().window(), state().kept(s), p);
+        const detail::KeptPositions& kept = state().kept(s);
+        return p <= kept.end() && detail::can_resume_with(cache().window(), kept, p);
     }
 
     /// The largest q <= p with can_resume(s, q).
@@ -168,7 +170,8 @@ public:
                               const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(p.value >= 0, "resumable_prefix: position ", p, ", expected 0 or more");
-        return detail::resumable_prefix_with(cache().window(), state().kept(s), p);
+        const detail::KeptPositions& kept = state().kept(s);
+        return detail::resumable_prefix_with(cache().window(), kept, std::min(p, kept.end()));
     }
 
     /// The rank that stores new tokens at position p.
@@ -240,7 +243,20 @@ private:
 
     MpiResult<void> remove_on_all(const op::Remove& remove) {
         expect_no_pass("remove");
-        return on_all(remove, [&] { state().kept(remove.sequence).remove(remove.begin, remove.end); });
+        State& s = state();
+        detail::KeptPositions after = s.kept(remove.sequence);
+        const Position before = after.end();
+        after.remove(remove.begin, remove.end);
+        const bool goes_on = after.end() == before || detail::can_resume_with(s.cache.window(), after, after.end());
+        auto prepared = prepare_on_all(detail::call_of(remove), [&]() -> decltype(s.cache.prepare(remove)) {
+            auto found = s.cache.prepare(remove);
+            if (found && !goes_on) return Refusal{.reason = Reason::cannot_resume, .sequence = remove.sequence};
+            return found;
+        });
+        if (!prepared) return prepared.error();
+        s.cache.finish(*std::move(prepared));
+        s.kept(remove.sequence) = after;
+        return {};
     }
 
     void expect_no_pass(const char* operation) const { detail::expect_no_pass(operation, state().pass_open); }

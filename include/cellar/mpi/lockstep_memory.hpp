@@ -141,10 +141,10 @@ public:
     Result<void> restore(Sequence s, const Snapshot& snapshot,
                          const std::source_location& where = std::source_location::current())
     requires(TwoPhaseSnapshots<M>) { return restore(s, snapshot, snapshot.to(where), where); }
-    /// Without a snapshot: s goes back to position `to`. Collective; asks the other ranks if it allocates.
+    /// The way back: s goes on at position `to`. Collective; asks the other ranks if it allocates.
     Result<void>
-    restore(Sequence s, Position to,
-            const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
+    rewind(Sequence s, Position to,
+           const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
         return perform(op::Rewind{s, to}, where);
     }
 

@@ -152,9 +152,8 @@ public:
         return restore(s, snapshot, snapshot.to(where), where);
     }
 
-    /// Without a snapshot: s goes back to position `to`. Refuses with `cannot_rewind` if no state is kept there.
-    /// O(states kept).
-    Result<void> restore(Sequence s, Position to, Where where = Where::current()) {
+    /// The way back: s goes on at position `to`. Refuses with `cannot_rewind` if no state is kept there. O(states kept).
+    Result<void> rewind(Sequence s, Position to, Where where = Where::current()) {
         return detail::perform(*this, op::Rewind{s, to}, where);
     }
 
@@ -323,8 +322,8 @@ public:
         return {remove, false};
     }
     Attempt<op::Remove> prepare(const op::Rewind& rewind) {
-        state().expect_no_pass("restore");
-        CELLAR_EXPECTS(rewind.to.value >= 0, "restore: position ", rewind.to, ", expected 0 or more");
+        state().expect_no_pass("rewind");
+        CELLAR_EXPECTS(rewind.to.value >= 0, "rewind: position ", rewind.to, ", expected 0 or more");
         if (!table().can_resume(rewind.sequence, rewind.to)) return Reason::cannot_rewind;
         return prepare(op::Remove{rewind.sequence, rewind.to, to_end});
     }

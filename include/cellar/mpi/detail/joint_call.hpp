@@ -22,6 +22,7 @@ enum class JointOperation : std::int32_t {
     remove,
     snapshot,
     restore,
+    rewind,
     merge,
     split,
     schedule,
@@ -37,10 +38,10 @@ enum class JointOperation : std::int32_t {
 };
 
 inline const char* name_of(JointOperation operation) {
-    constexpr const char* names[] = {"nothing",    "begin",   "reserve", "copy_prefix", "remove",
-                                     "snapshot",   "restore", "merge",   "split",       "schedule",
-                                     "unschedule", "offload", "reload",  "defragment",  "compare",
-                                     "commit",     "drop",    "attend",  "end"};
+    constexpr const char* names[] = {"nothing",  "begin",      "reserve", "copy_prefix", "remove",
+                                     "snapshot", "restore",    "rewind",  "merge",       "split",
+                                     "schedule", "unschedule", "offload", "reload",      "defragment",
+                                     "compare",  "commit",     "drop",    "attend",      "end"};
     return names[static_cast<std::size_t>(operation)];
 }
 
@@ -87,7 +88,7 @@ inline JointCall call_of(const op::Remove& remove) {
                      : joint_call(JointOperation::remove, s.value, begin.value, end.value);
 }
 inline JointCall call_of(const op::Rewind& rewind) {
-    return joint_call(JointOperation::restore, rewind.sequence.value, rewind.to.value);
+    return joint_call(JointOperation::rewind, rewind.sequence.value, rewind.to.value);
 }
 inline JointCall call_of(const op::Snapshot& snapshot) {
     return joint_call(JointOperation::snapshot, snapshot.sequence.value, snapshot.from.value, snapshot.to.value);
