@@ -74,21 +74,37 @@ TEST_CASE("with a window, a pool below the default may be full, which changes no
     CHECK(feed(cache, text(3, 0, 1)));
 }
 
-TEST_CASE("without a capacity, a window keeps everything only if the retention fills the pool") {
+TEST_CASE("without a capacity, a window keeps everything only if it is larger than the pool") {
     Sliding cache{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.cells = 100, .batch = 4}};
     for (int p = 0; p < 80; p += 4) REQUIRE(feed(cache, text(0, p, 4)));
     CHECK(cache.tokens(Sequence{0}) == 4);
-    Sliding small{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.cells = 4, .batch = 4}};
+    Sliding small{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.cells = 3, .batch = 3}};
     CHECK(small.window().oldest_kept(Position{50}) == Position{0});
 }
 
-TEST_CASE("with a capacity, a window keeps everything if the retention fills that, however large the pool is") {
+TEST_CASE("with a capacity, a window keeps everything if it is larger than that, however large the pool is") {
     const Sliding short_sequences{{.layers = 1, .kv_heads = 1, .head_dim = 1},
-                                  {.capacity = 4, .cells = 100, .batch = 4}};
+                                  {.capacity = 3, .cells = 100, .batch = 4}};
     CHECK(short_sequences.window().oldest_kept(Position{50}) == Position{0});
     const Sliding long_sequences{{.layers = 1, .kv_heads = 1, .head_dim = 1},
                                  {.capacity = 100, .cells = 4, .batch = 4}};
     CHECK(long_sequences.window().oldest_kept(Position{50}) == Position{47});
+}
+
+TEST_CASE("a capacity that equals the window works: the cache forgets") {
+    const CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = 1};
+    for (const std::int32_t sequences : {1, 3}) {
+        Sliding cache{shape, {.sequences = sequences, .capacity = 4}};
+        for (int p = 0; p < 20; ++p)
+            for (int s = 0; s < sequences; ++s) REQUIRE(feed(cache, text(s, p, 1)));
+        CHECK(cache.tokens(Sequence{0}) == (sequences == 1 ? 4 : 5));
+    }
+    // The same retention, asked for, and with sinks.
+    Sliding asked{shape, {.capacity = 4}, SlidingWindow<4>{{.retention = 4}}};
+    Sliding sinks{shape, {.capacity = 6}, SlidingWindow<4>{{.sinks = 2}}};
+    for (int p = 0; p < 20; ++p) REQUIRE((feed(asked, text(0, p, 1)) && feed(sinks, text(0, p, 1))));
+    CHECK(asked.tokens(Sequence{0}) == 4);
+    CHECK(sinks.tokens(Sequence{0}) == 6);
 }
 
 TEST_CASE("a window resolved for one cache is resolved again for another") {

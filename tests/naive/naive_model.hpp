@@ -94,8 +94,9 @@ public:
           schedules_(static_cast<std::size_t>(setup.sequences)),
           cuts_(static_cast<std::size_t>(setup.sequences)) {
         Window& w = setup_.window;
+        const bool asked = w.retention > w.size && w.sinks + w.retention >= setup.capacity;
         if (w.retention == 0) w.retention = w.size + (setup.sequences > 1 ? 1 : 0);
-        if (w.sinks + w.retention >= setup.capacity) w.retention = INT_MAX;
+        if (asked || w.sinks + w.size > setup.capacity) w.retention = INT_MAX;
     }
 
     const Setup& setup() const { return setup_; }

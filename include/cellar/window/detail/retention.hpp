@@ -15,14 +15,17 @@ public:
     constexpr explicit Retention(std::int32_t asked) : Retention{asked, asked} {}
 
     /// The default is the width, and one more where several sequences take turns: then a sequence can drop its last
-    /// token (a stop token) and still resume. Everything is kept once retention plus sinks reaches the capacity.
+    /// token (a stop token) and still resume. Everything is kept if the window is larger than the capacity, or if a
+    /// longer retention than the window was asked for that, with the sinks, reaches the capacity.
     constexpr Retention resolved(std::int32_t width, std::int32_t sinks, std::int32_t sequences,
                                  std::int32_t capacity) const {
         const std::int32_t one_more = sequences > 1 && width < everything ? 1 : 0;
         const std::int32_t wanted = asked_ != 0 ? asked_ : width + one_more;
         CELLAR_EXPECTS(wanted >= width, "window: the retention is ", wanted, " tokens, expected at least the width ",
                        width);
-        return {asked_, std::int64_t{sinks} + wanted >= capacity ? everything : wanted};
+        const bool is_larger = std::int64_t{sinks} + width > capacity;
+        const bool is_asked = asked_ > width && std::int64_t{sinks} + asked_ >= capacity;
+        return {asked_, is_larger || is_asked ? everything : wanted};
     }
 
     constexpr Position oldest_kept(Position newest, std::int32_t width) const {
