@@ -55,7 +55,8 @@ auto begin(Cache& cache, const Numbers& tokens) {
 /// Puts the batch's rows in all layers that have memory of their own.
 template <class Pass>
 void put(Pass& pass, const cellar::CacheShape& shape, const Numbers& tokens) {
-    for (int layer = 0; layer < shape.layers; ++layer) {
+    const int layers = cellar::detail::resolved(shape).layers;
+    for (int layer = 0; layer < layers; ++layer) {
         if (shape[layer].shares_layer >= 0) continue;
         std::vector<float> k;
         std::vector<float> v;

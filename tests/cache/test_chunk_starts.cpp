@@ -79,7 +79,7 @@ TEST_CASE("a sequence that was cut at the start of a chunk has a snapshot, and g
     CHECK(goes_on_at_4(cache, 1));
     CHECK(goes_on_at_4(cache, 2));
     CHECK(cache.snapshot(Sequence{0}, Position{0}, Position{4}).error().reason
-          == Reason::cannot_resume); // sequence 0 has nothing
+          == Reason::not_next); // sequence 0 has nothing
 }
 
 TEST_CASE("a snapshot is restored up to the start of a chunk, though it has nothing below") {

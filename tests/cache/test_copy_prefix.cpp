@@ -105,16 +105,22 @@ TEST_CASE("a sequence can be resumed where everything visible is kept") {
     CHECK(cache.can_resume(Sequence{0}, Position{0}));
 }
 
-TEST_CASE("beyond its end, a sequence can be resumed only where a token sees nothing before itself") {
+TEST_CASE("a sequence can be resumed where a token sees nothing before itself, but not beyond its end") {
     numbers::Cache<SlidingWindow<1>> one{numbers::small, {.capacity = 30, .batch = 12}};
     feed(one, prompt(0, 0, Values(3)));
-    for (int p = 0; p < 10; ++p) CHECK(one.can_resume(Sequence{0}, Position{p}));
+    for (int p = 0; p < 10; ++p) CHECK(one.can_resume(Sequence{0}, Position{p}) == (p <= 3));
     numbers::Cache<SlidingWindow<2>> two{numbers::small, {.capacity = 30, .batch = 12}};
     feed(two, prompt(0, 0, Values(3)));
     for (int p = 0; p < 10; ++p) CHECK(two.can_resume(Sequence{0}, Position{p}) == (p == 0 || p == 2 || p == 3));
     numbers::Cache<ChunkedAttention<4>> chunks{numbers::small, {.capacity = 30, .batch = 12}};
     feed(chunks, prompt(0, 0, Values(3)));
-    for (int p = 0; p < 10; ++p) CHECK(chunks.can_resume(Sequence{0}, Position{p}) == (p <= 4 || p == 8));
+    for (int p = 0; p < 10; ++p) CHECK(chunks.can_resume(Sequence{0}, Position{p}) == (p <= 3));
+    CHECK(chunks.resumable_prefix(Sequence{0}, Position{9}) == Position{3});
+    // Where positions may jump, it may go on at the start of any chunk.
+    numbers::Cache<ChunkedAttention<4>> jumping{numbers::small,
+                                                {.capacity = 30, .batch = 12, .positions = Positions::any}};
+    feed(jumping, prompt(0, 0, Values(3)));
+    for (int p = 0; p < 10; ++p) CHECK(jumping.can_resume(Sequence{0}, Position{p}) == (p <= 4 || p == 8));
 }
 
 TEST_CASE("a sequence cannot be resumed where a missing position would be visible") {

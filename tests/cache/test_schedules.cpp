@@ -242,12 +242,14 @@ TEST_CASE("a full cache keeps what is scheduled anyway, and the position must li
     feed(cache, counted(0, 0, 5));
     CHECK(cache.schedule(Sequence{0}, Position{7}));
     cache.unschedule(Sequence{0}, Position{7});
-    const std::string behind =
-        "schedule: position 5, expected more than 5, the position of the next token, and less than to_end";
-    CHECK(violation_of([&] { (void)cache.schedule(Sequence{0}, Position{5}); }) == behind);
+    const Refusal behind{.reason = Reason::already_passed, .sequence = Sequence{0}};
+    CHECK(cache.schedule(Sequence{0}, Position{5}).error() == behind);
     Sliding window = sliding();
     feed(window, counted(0, 0, 5));
-    CHECK(violation_of([&] { (void)window.schedule(Sequence{0}, Position{5}); }) == behind);
+    CHECK(window.schedule(Sequence{0}, Position{5}).error() == behind);
+    CHECK(window.schedule(Sequence{0}, Position{0}).error() == behind);
+    CHECK(violation_of([&] { (void)window.schedule(Sequence{0}, Position{-1}); })
+          == "schedule: position -1, expected 0 or more, and less than to_end");
     CHECK(violation_of([&] { (void)window.schedule(Sequence{3}, Position{5}); }) == "sequence 3, expected 0 to 2");
     CHECK(violation_of([&] { window.unschedule(Sequence{3}, Position{5}); }) == "sequence 3, expected 0 to 2");
     auto pass = numbers::begin(window, counted(0, 5, 6));

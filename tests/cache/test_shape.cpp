@@ -46,12 +46,12 @@ TEST_CASE("one shape can be given for all layers") {
 
 TEST_CASE("invalid shapes are violations") {
     const auto violation = [](std::vector<LayerShape> layers) {
-        return violation_of([&] { static_cast<void>(CacheShape{.each_layer = layers}); });
+        return violation_of([&] { (void)detail::resolved({.each_layer = layers}); });
     };
     CHECK(violation({}) == "shape: no layers, expected at least 1");
-    CHECK(violation_of([] { static_cast<void>(CacheShape{.layers = 0, .kv_heads = 1, .head_dim = 2}); })
+    CHECK(violation_of([] { (void)detail::resolved({.layers = 0, .kv_heads = 1, .head_dim = 2}); })
           == "shape: no layers, expected at least 1");
-    CHECK(violation_of([] { static_cast<void>(CacheShape{.layers = -1, .kv_heads = 1, .head_dim = 2}); })
+    CHECK(violation_of([] { (void)detail::resolved({.layers = -1, .kv_heads = 1, .head_dim = 2}); })
           == "shape: no layers, expected at least 1");
     CHECK(violation({{1, 2, 2}, {0, 2, 2}})
           == "shape: layer 1 has 0 heads, a key_dim of 2 and a value_dim of 2, expected at least 1, 1 and 0");
@@ -72,6 +72,11 @@ TEST_CASE("invalid shapes are violations") {
     CHECK(violation({{1, 2, 2}, {1, 4, 2, 0}}) == "shape: layer 1 shares layer 0, expected the same heads and dims");
     CHECK(violation_of([] { static_cast<void>(CacheShape{.layers = 1, .kv_heads = 1, .head_dim = 2}[1]); })
           == "layer 1, expected 0 to 0");
+    CHECK(violation_of([] {
+              (void)detail::resolved({.layers = 3, .each_layer = {{1, 2, 2}}});
+          })
+          == "shape: 3 layers, expected 1, as many as are in each_layer");
+    CHECK(violation_of([] { Cache<>{{.layers = 0}, {.capacity = 1}}; }) == "shape: no layers, expected at least 1");
 }
 
 TEST_CASE("invalid limits are violations") {
@@ -81,7 +86,7 @@ TEST_CASE("invalid limits are violations") {
     CHECK(violation({.sequences = 0, .capacity = 1}) == "limits: 0 sequences, expected at least 1");
     CHECK(violation({.sequences = 1, .capacity = 0})
           == "limits: a capacity of 0 and 0 cells, expected one of them to be at least 1");
-    CHECK(violation({.capacity = 1, .batch = 0}) == "limits: a batch of 0, expected at least 1");
+    CHECK(violation({.capacity = 1, .batch = -1}) == "limits: a batch of -1, expected 0 or more");
     CHECK(violation({.capacity = 1, .padding = 0}) == "limits: a padding of 0, expected 1 to 1073741824");
     CHECK(violation({.sequences = 4, .capacity = 1 << 30}) == "limits: 4294967296 cells, expected at most 2147483584");
 }

@@ -90,8 +90,8 @@ TEST_CASE("if there is no memory for a schedule, no member has it") {
 TEST_CASE("schedules of a hybrid: the position lies ahead, and no pass is open") {
     toy::Memory m = memory(4);
     REQUIRE(feed(m, text(0, 0, 5)));
-    CHECK(violation_of([&] { (void)m.schedule(Sequence{0}, Position{5}); })
-          == "schedule: position 5, expected more than 5, the position of the next token, and less than to_end");
+    CHECK(m.schedule(Sequence{0}, Position{5}).error()
+          == Refusal{.reason = Reason::already_passed, .member = 0, .sequence = Sequence{0}});
     auto pass = m.begin(BatchBuilder{Sequence{0}, Position{5}}).value();
     CHECK(violation_of([&] { (void)m.schedule(Sequence{0}, Position{9}); })
           == "schedule: a pass is open, expected it to be committed or dropped first");

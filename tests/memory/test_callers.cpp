@@ -140,20 +140,19 @@ TEST_CASE("violations name the caller's line: constructors") {
     check_here([&] { (void)StateShape{0, {{1}}}; });
     check_here([&] { (void)StateShape{std::vector<std::vector<StateExtents>>{}}; });
     check_here([&] { (void)StateExtents{0}; });
-    check_here([&] { (void)CacheShape{.layers = 0, .kv_heads = 1, .head_dim = 1}; });
-    check_here([&] { (void)CacheShape{.each_layer = {{1, 0, 1}}}; });
+    check_here([&] { Cache<>({.layers = 0, .kv_heads = 1, .head_dim = 1}, limits); });
+    check_here([&] { Cache<>({.each_layer = {{1, 0, 1}}}, limits); });
     check_here([&] { Cache<>({.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 0, .capacity = 1}); });
     check_here([&] { EncoderMemory<>({.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 0}); });
-    check_here([&] { Recurrent({1, {{1}}}, {.batch = 0}); });
-    check_here([&] {
-        Both(3, Cache<>{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits},
-             Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}});
-    });
+    check_here([&] { Recurrent({1, {{1}}}, {.batch = -1}); });
+    Cache<> cache{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits};
+    Recurrent states{{1, {{1}}}, {.sequences = 2, .batch = 4}};
+    check_here([&] { Both(3, std::move(cache), std::move(states)); });
 }
 
 TEST_CASE("violations name the caller's line: caches and their passes") {
     Cache<> cache{{.layers = 2, .kv_heads = 1, .head_dim = 1}, limits};
-    check_here([&] { (void)cache.schedule(Sequence{0}, Position{0}); });
+    check_here([&] { (void)cache.schedule(Sequence{0}, Position{-1}); });
     check_here([&] { cache.unschedule(Sequence{5}, Position{0}); });
     check_here([&] { (void)cache.range(Sequence{5}); });
     check_here([&] { (void)cache.tokens(Sequence{5}); });
@@ -187,7 +186,7 @@ TEST_CASE("violations name the caller's line: caches and their passes") {
 TEST_CASE("violations name the caller's line: recurrent memories and their passes") {
     Recurrent memory{{1, {{1}}}, {.sequences = 2, .batch = 4, .checkpoints = 1}};
     check_here([&] { (void)memory.checkpoint(Sequence{5}); });
-    check_here([&] { (void)memory.schedule(Sequence{0}, Position{0}); });
+    check_here([&] { (void)memory.schedule(Sequence{0}, Position{-1}); });
     check_here([&] { memory.unschedule(Sequence{5}, Position{0}); });
     check_here([&] { (void)memory.kept(Sequence{5}); });
     check_here([&] { (void)memory.state(Sequence{0}); });
@@ -229,7 +228,7 @@ TEST_CASE("violations name the caller's line: hybrids, and work within visit") {
     Both memory{2, Cache<>{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits},
                 Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}}};
     check_here([&] { (void)memory.remove(Sequence{5}, Position{0}, Position{1}, RotateBy{1}); });
-    check_here([&] { (void)memory.schedule(Sequence{0}, Position{0}); });
+    check_here([&] { (void)memory.schedule(Sequence{0}, Position{-1}); });
     check_here([&] { memory.unschedule(Sequence{5}, Position{0}); });
     auto pass = memory.begin(one).value();
     check_here([&] { memory.defragment(); });

@@ -180,7 +180,7 @@ TEST_CASE("overview: bytes, slots and limits are as documented") {
     CHECK(memory.statistics() == cellar::StateStatistics{9, 0, 0, memory.bytes()});
     const auto violation = [](cellar::StateLimits limits) { return violation_of([&] { Folding<>{shape(), limits}; }); };
     CHECK(violation({.sequences = 0}) == "limits: 0 sequences, expected at least 1");
-    CHECK(violation({.batch = 0}) == "limits: a batch of 0, expected at least 1");
+    CHECK(violation({.batch = -1}) == "limits: a batch of -1, expected 0 or more");
     CHECK(violation({.rollback = -1}) == "limits: a rollback of -1, expected 0 or more");
     CHECK(violation({.checkpoint_interval = -1}) == "limits: a checkpoint_interval of -1, expected 0 or more");
     CHECK(violation({.checkpoint_interval = 8})

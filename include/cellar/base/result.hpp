@@ -35,6 +35,8 @@ enum class Reason {
     no_checkpoints,     ///< the limits have no room for checkpoints
     no_pages,           ///< a sequence's cells do not form pages in the order of its positions
     too_many_snapshots, ///< there are as many snapshots as the limits have room for
+    already_passed,     ///< the sequence has come to that position already
+    shared_position,    ///< tokens of the sequence share a position, as those of an image do
 };
 
 /// One line for a person.
@@ -62,6 +64,10 @@ constexpr const char* to_string(Reason reason) {
         return "cannot share: the sequence has tokens of the snapshot at other positions";
     case Reason::too_many_snapshots:
         return "too many snapshots: there are as many as the limits have room for";
+    case Reason::already_passed:
+        return "already passed: the sequence has come to that position already";
+    case Reason::shared_position:
+        return "shared position: tokens of the sequence share a position, as those of an image do";
     case Reason::no_pages:
         return "no pages: the cells of a sequence do not form pages in the order of its positions";
     case Reason::no_checkpoints:

@@ -195,15 +195,14 @@ public:
         return detail::perform(*this, op::Snapshot{s, from, to}, where);
     }
 
-    /// Asks for a snapshot ahead of time, at a position that passes will reach or go past: p must be greater than
-    /// next(s), else it is a violation. s then keeps what a pass ending at p would have kept, so `snapshot(s, 0, p)`
+    /// Asks for a snapshot ahead of time, at a position that passes will reach or go past. s then keeps what a pass ending at p would have kept, so `snapshot(s, 0, p)`
     /// does not refuse. That takes at most as many cells as the window keeps for one sequence, beyond those that
     /// `CacheLimits` plans for.
     ///
     /// The schedule ends, and s forgets what nothing else keeps, when a snapshot of s that ends at p is taken; by
     /// `unschedule`; when tokens below p are removed after s has reached p, or a gap below p is closed; and when s
     /// becomes empty, becomes a copy of another sequence, or is restored from a snapshot.
-    /// Never refuses. Does nothing if the window forgets nothing. Each scheduled position whose window has begun adds
+    /// Refuses with `already_passed` if p is not greater than next(s). Does nothing if the window forgets nothing. Each scheduled position whose window has begun adds
     /// O(log positions) to the commits of s.
     Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
         return detail::perform(*this, op::Schedule{s, p}, where);

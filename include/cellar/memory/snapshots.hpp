@@ -163,8 +163,9 @@ public:
     Attempt<op::Schedule> prepare(const op::Schedule& schedule) {
         state_.expect_no_pass("schedule");
         const Position next = book_.next(schedule.sequence);
-        CELLAR_EXPECTS(schedule.position > next && schedule.position < to_end, "schedule: position ", schedule.position,
-                       ", expected more than ", next, ", the position of the next token, and less than to_end");
+        CELLAR_EXPECTS(schedule.position.value >= 0 && schedule.position < to_end, "schedule: position ",
+                       schedule.position, ", expected 0 or more, and less than to_end");
+        if (schedule.position <= next) return Refusal{.reason = Reason::already_passed, .sequence = schedule.sequence};
         const Result<bool> can = book_.prepare_schedule(schedule.sequence);
         if (!can) return can.error();
         return {schedule, *can};

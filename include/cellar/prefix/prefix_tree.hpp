@@ -78,8 +78,8 @@ public:
     /// end of a prompt or of a turn. Windows and recurrent states are kept only at such ends, and where two lists part,
     /// if s can still go back to that point. If there are too many snapshots, makes room first, as `begin` does. Else
     /// refuses as `snapshot` of the memory does, with nothing changed, or throws `std::bad_alloc`: the tree then has
-    /// the same prefixes, some of which may be in place that were offloaded. Tokens of s at one position, below the
-    /// length of `tokens`, are a violation if the memory lists its cells, as `Cache` does.
+    /// the same prefixes, some of which may be in place that were offloaded. Refuses with `shared_position` if s has
+    /// several tokens at one position, below the length of `tokens`, and the memory lists its cells, as `Cache` does.
     /// O(tokens compared + tokens added + nodes passed + runs of s + what `snapshot` and `split` cost), amortised.
     Result<void> insert(Sequence s, std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
                         const std::source_location& where = std::source_location::current()) {
@@ -89,9 +89,8 @@ public:
         CELLAR_EXPECTS(tokens.size() <= static_cast<std::size_t>(next.value), "insert: ", tokens.size(),
                        " tokens, expected at most the ", next, " of sequence ", s);
         const Position end{static_cast<std::int32_t>(tokens.size())};
-        const Position shared = detail::first_shared_position(own.memory(), s, end);
-        CELLAR_EXPECTS(shared == end, "insert: sequence ", s, " has several tokens at position ", shared,
-                       ", expected one at each position below ", end);
+        if (detail::first_shared_position(own.memory(), s, end) != end)
+            return Refusal{.reason = Reason::shared_position, .sequence = s};
         return tokens.empty() ? Result<void>{} : own.insert(s, tokens, salt);
     }
 

@@ -152,7 +152,8 @@ public:
         return restore(s, snapshot, snapshot.to(where), where);
     }
 
-    /// The way back: s goes on at position `to`. Refuses with `cannot_rewind` if no state is kept there. O(states kept).
+    /// The way back: s goes on at position `to`. Refuses with `cannot_rewind` if no state is kept there.
+    /// O(states kept).
     Result<void> rewind(Sequence s, Position to, Where where = Where::current()) {
         return detail::perform(*this, op::Rewind{s, to}, where);
     }
@@ -193,9 +194,9 @@ public:
     }
 
     /// Asks for a checkpoint ahead of time: the pass that brings s to position p keeps its state there, which splits
-    /// the batch there. p must be greater than `next(s)`; anything else is a violation. The schedule ends if s becomes
-    /// empty, a copy of another sequence, or is restored from a snapshot. Refuses with `no_checkpoints` if the limits
-    /// allow none. O(schedules of s). Throws `std::bad_alloc`, with nothing changed.
+    /// the batch there. Refuses with `already_passed` if p is not greater than `next(s)`, and with `no_checkpoints` if
+    /// the limits allow none. The schedule ends if s becomes empty, a copy of another sequence, or is restored from a
+    /// snapshot. O(schedules of s). Throws `std::bad_alloc`, with nothing changed.
     Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
         return detail::perform(*this, op::Schedule{s, p}, where);
     }

@@ -125,7 +125,7 @@ public:
     /// The slots of a memory with these limits, which are checked.
     static Slot count_slots(const StateLimits& limits) {
         CELLAR_EXPECTS(limits.sequences > 0, "limits: ", limits.sequences, " sequences, expected at least 1");
-        CELLAR_EXPECTS(limits.batch > 0, "limits: a batch of ", limits.batch, ", expected at least 1");
+        CELLAR_EXPECTS(limits.batch > 0, "limits: a batch of ", limits.batch, ", expected 0 or more");
         CELLAR_EXPECTS(limits.rollback >= 0, "limits: a rollback of ", limits.rollback, ", expected 0 or more");
         CELLAR_EXPECTS(limits.checkpoint_interval >= 0, "limits: a checkpoint_interval of ", limits.checkpoint_interval,
                        ", expected 0 or more");
