@@ -55,8 +55,8 @@ int main() {
     const cellar::Sequence alice{0};
     const cellar::Sequence bob{1};
     const int tokens = 5;
-    auto pass = memory.begin(cellar::BatchBuilder{alice, memory.next(alice), tokens}); // the next five of this sequence
-    if (!pass) return 1; // refused, for example Reason::full: nothing has changed
+    auto pass = memory.begin(alice, tokens); // the next five of this sequence
+    if (!pass) return 1;                     // refused, for example Reason::full: nothing has changed
 
     std::vector<float> out(tokens * heads * dim); // [tokens, heads, dim]
     for (int layer = 0; layer < layers; ++layer) {

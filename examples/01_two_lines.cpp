@@ -41,7 +41,7 @@ int main() {
     // [/visible]
 
     // [next]
-    auto next = memory.begin(cellar::BatchBuilder{text, memory.next(text)}); // one token, at position 3
+    auto next = memory.begin(text, 1); // one token, at position 3
     expect(next.has_value());
     next->put(0, std::vector<float>(heads * dim, 5.0F), std::vector<float>(heads * dim, 6.0F));
     expect(next->keys(0).extent(0) == 4); // the history: the prompt and the new token
@@ -52,7 +52,7 @@ int main() {
 
     // [dropped]
     {
-        auto dropped = memory.begin(cellar::BatchBuilder{text, memory.next(text)});
+        auto dropped = memory.begin(text, 1);
         expect(dropped.has_value());
     } // not committed: nothing has changed
     expect(memory.tokens(text) == 4);

@@ -36,7 +36,7 @@ int main() {
     // [/remove]
 
     // [rotated]
-    auto next = memory.begin(cellar::BatchBuilder{text, memory.next(text)}); // at position 3
+    auto next = memory.begin(text, 1); // at position 3
     expect(next.has_value());
     next->put(0, std::vector<float>{1, 0}, std::vector<float>{1, 0});
     const auto keys = next->keys(0); // the fifth token is still in cell 4, but at position 2

@@ -97,7 +97,7 @@ void fill_randomly(Hybrid& hybrid, const Shape& shape, int batch, int text, int 
         rows.resize(static_cast<std::size_t>(count) * most);
         for (float& value : rows) value = static_cast<float>(random() % 4096) / 2048 - 1;
         const cellar::Sequence s{text};
-        auto pass = hybrid.begin(cellar::BatchBuilder{s, hybrid.next(s), count});
+        auto pass = hybrid.begin(s, count);
         if (!pass) throw std::runtime_error{"the memory refused to be filled: " + to_string(pass.error())};
         for (int layer = 0; layer < pass->layers(); ++layer)
             pass->visit(layer, [&](auto& own, int index) {

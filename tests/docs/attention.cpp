@@ -17,7 +17,7 @@ Attention::~Attention() = default; // here, where Parts is complete
 
 float Attention::step(const std::vector<float>& rows) {
     auto& cache = parts_->cache;
-    auto pass = cache.begin(cellar::BatchBuilder{cellar::Sequence{0}, cache.next(cellar::Sequence{0}), 1});
+    auto pass = cache.begin(cellar::Sequence{0}, 1);
     if (!pass) return 0;
     float sum = 0;
     for (int layer = 0; layer < cache.layers(); ++layer) {

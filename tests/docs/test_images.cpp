@@ -121,7 +121,7 @@ TEST_CASE("images for cross attention") {
     CHECK(memory.next(chat) == Position{0}); // the image is no token
 
     // [begin]
-    auto pass = memory.begin(BatchBuilder{chat, memory.next(chat), 5}).value();
+    auto pass = memory.begin(chat, 5).value();
     for (int layer = 0; layer < layers; ++layer) {
         pass.visit(layer, [](auto& self, int i) {
             const std::vector<float> own(static_cast<std::size_t>(self.tokens()) * heads * dim, 1.0F);

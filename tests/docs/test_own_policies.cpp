@@ -190,7 +190,7 @@ TEST_CASE("a cache works with policies that a user wrote") {
     REQUIRE(cache.remove(cellar::Sequence{0}, cellar::Position{5}, cellar::Position{7}));
     CHECK(cache.range(cellar::Sequence{0}) == cellar::PositionRange{cellar::Position{4}, cellar::Position{8}});
 
-    auto pass = cache.begin(cellar::BatchBuilder{cellar::Sequence{0}, cache.next(cellar::Sequence{0})});
+    auto pass = cache.begin(cellar::Sequence{0}, 1);
     REQUIRE(pass);
     pass->put(0, std::vector<float>(4, 9.0F), std::vector<float>(4, 9.0F));
     const auto [keys, values, mask] = pass->get<bool>(0);

@@ -54,7 +54,7 @@ TEST_CASE("prefixes that several users share") {
         const auto before_last = std::span{tokens}.first(tokens.size() - 1); // the model's output for it is needed
         const PrefixMatch match = tree.attach(s, before_last);
         const auto count = static_cast<std::int32_t>(tokens.size()) - match.length;
-        auto pass = tree.begin(BatchBuilder{s, cache.next(s), count}); // evicts old prefixes if the cache is full
+        auto pass = tree.begin(s, count); // evicts old prefixes if the cache is full
         if (!pass) return pass.error();
         run(*pass);
         pass->commit();
@@ -134,7 +134,7 @@ TEST_CASE("prefixes of a memory that keeps few positions") {
     // [/weigh]
     const auto compute = [&](Sequence s, const List& tokens) {
         const auto count = static_cast<std::int32_t>(tokens.size()) - memory.next(s).value;
-        auto pass = tree.begin(BatchBuilder{s, memory.next(s), count});
+        auto pass = tree.begin(s, count);
         REQUIRE(pass);
         for (const cellar::MicroBatch& micro_batch : pass->micro_batches()) pass->mark_written(0, micro_batch);
         pass->commit();
@@ -158,7 +158,7 @@ TEST_CASE("prefixes of a window, kept at positions that a pass goes past") {
     cellar::PrefixTree tree{memory};
     const auto compute = [&](Sequence s, const List& tokens) {
         const auto count = static_cast<std::int32_t>(tokens.size()) - memory.next(s).value;
-        auto pass = tree.begin(BatchBuilder{s, memory.next(s), count});
+        auto pass = tree.begin(s, count);
         REQUIRE(pass);
         run(*pass);
         pass->commit();

@@ -166,10 +166,10 @@ public:
     /// Removes positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys
     /// are rotated (enqueued). With `to_end`, nothing is left to move. Shared cells are copied before they are rotated,
     /// so other sequences keep theirs. Refuses with `cannot_shift` if tokens would have to move under `DisabledShift`,
-    /// and with `full` if there is no room for the copies. Unless positions may
-    /// have gaps, also with `cannot_resume` if the next token of s would then see positions that are not kept. A negative or reversed range is a violation. Throws
-    /// `std::bad_alloc`, with nothing changed, if there is no memory for the lists of this work. A backend that throws
-    /// while it moves or rotates keys ends the process, because bookkeeping and data would disagree.
+    /// and with `full` if there is no room for the copies. Unless positions may have gaps, also with `cannot_resume` if
+    /// the next token of s would then see positions that are not kept. A negative or reversed range is a violation.
+    /// Throws `std::bad_alloc`, with nothing changed, if there is no memory for the lists of this work. A backend that
+    /// throws while it moves or rotates keys ends the process, because bookkeeping and data would disagree.
     ///
     /// O(64-cell words of the removed and the moved tokens + cells / 8192); at worst, O(tokens + cells / 8192). Copies
     /// also need cells, as a batch in `begin` does. In each layer, every key is rotated or copied once at most.
@@ -195,15 +195,15 @@ public:
         return detail::perform(*this, op::Snapshot{s, from, to}, where);
     }
 
-    /// Asks for a snapshot ahead of time, at a position that passes will reach or go past. s then keeps what a pass ending at p would have kept, so `snapshot(s, 0, p)`
-    /// does not refuse. That takes at most as many cells as the window keeps for one sequence, beyond those that
-    /// `CacheLimits` plans for.
+    /// Asks for a snapshot ahead of time, at a position that passes will reach or go past. s then keeps what a pass
+    /// ending at p would have kept, so `snapshot(s, 0, p)` does not refuse. That takes at most as many cells as the
+    /// window keeps for one sequence, beyond those that `CacheLimits` plans for.
     ///
     /// The schedule ends, and s forgets what nothing else keeps, when a snapshot of s that ends at p is taken; by
     /// `unschedule`; when tokens below p are removed after s has reached p, or a gap below p is closed; and when s
     /// becomes empty, becomes a copy of another sequence, or is restored from a snapshot.
-    /// Refuses with `already_passed` if p is not greater than next(s). Does nothing if the window forgets nothing. Each scheduled position whose window has begun adds
-    /// O(log positions) to the commits of s.
+    /// Refuses with `already_passed` if p is not greater than next(s). Does nothing if the window forgets nothing. Each
+    /// scheduled position whose window has begun adds O(log positions) to the commits of s.
     Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
         return detail::perform(*this, op::Schedule{s, p}, where);
     }
