@@ -84,7 +84,8 @@ std::vector<float> keys_of(DeviceCache& cache, int layer) {
 
 void run(const Kokkos::Cuda& space) {
     const cellar::CacheLimits limits{.sequences = 1, .capacity = steps, .batch = 4};
-    DeviceCache cache{cellar::CacheShape{layers, heads, dim}, limits, {}, {}, Backend{space}};
+    DeviceCache cache{
+        cellar::CacheShape{.layers = layers, .kv_heads = heads, .head_dim = dim}, limits, {}, {}, Backend{space}};
     cache.reserve(limits.batch).drop(); // after this, no address changes
     const Rows rows{"rows", 1, heads, dim};
     Graph graph;

@@ -477,8 +477,7 @@ TEST_CASE("a tree of prefixes evicts instead of offloading") {
               PrefixTree{twins.books, {.offloaded_bytes = 1}};
           })
           == "limits: 1 bytes for what is offloaded, expected 0, because the snapshots of this memory cannot be "
-             "offloaded "
-             "out");
+             "offloaded");
 }
 
 TEST_CASE("a hybrid has members without keys and values, and no offloading") {

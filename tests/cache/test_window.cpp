@@ -158,12 +158,13 @@ TEST_CASE("the pool has cells for all sequences, or for their retention and one 
     CHECK(cells(SlidingWindow<10>{}, {.sequences = 3, .capacity = 100, .batch = 8}) == 41);
     CHECK(cells(SlidingWindow<10>{{.retention = 20}}, {.sequences = 3, .capacity = 100, .batch = 8}) == 68);
     CHECK(cells(SlidingWindow<10>{{.sinks = 4}}, {.sequences = 1, .capacity = 100, .batch = 8}) == 22);
-    CHECK(cells(SlidingWindow<10>{}, {.sequences = 1, .capacity = 10, .batch = 8}) == 10);
+    CHECK(cells(SlidingWindow<10>{}, {.sequences = 1, .capacity = 10, .batch = 8}) == 18);
+    CHECK(cells(SlidingWindow<10>{}, {.sequences = 1, .capacity = 9, .batch = 8}) == 9);
     CHECK(cells(ChunkedAttention<16>{}, {.sequences = 2, .capacity = 100, .batch = 8, .padding = 8}) == 48);
 }
 
-TEST_CASE("a window that reaches the capacity forgets nothing") {
-    numbers::Cache<SlidingWindow<8>> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 8}};
+TEST_CASE("a window that is larger than the capacity forgets nothing") {
+    numbers::Cache<SlidingWindow<8>> cache{numbers::small, {.sequences = 2, .capacity = 7, .batch = 8}};
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7, 8}));
     feed(cache, prompt(0, 8, {9, 10}));
     CHECK(values(cache, 0) == Values{1, 2, 3, 4, 5, 6, 7, 8, 9, 10});

@@ -21,9 +21,12 @@ std::int32_t use_prefixes(Memory& memory) {
 template <class Layout, class Window, class Shift>
 int use(const Window& window, const Shift& shift) {
     cellar::Cache<Layout, Window, Shift> cache{
-        cellar::CacheShape{2, 2, 8, 8}, {.sequences = 2, .capacity = 16, .batch = 4}, window, shift};
-    const std::vector<cellar::Position> positions{{0}, {1}};
-    const std::vector<cellar::Sequence> sequences{{0}, {0}};
+        cellar::CacheShape{.layers = 2, .kv_heads = 2, .head_dim = 8, .value_dim = 8},
+        {.sequences = 2, .capacity = 16, .batch = 4},
+        window,
+        shift};
+    const std::vector<cellar::Position> positions{cellar::Position{0}, cellar::Position{1}};
+    const std::vector<cellar::Sequence> sequences{cellar::Sequence{0}, cellar::Sequence{0}};
     const std::vector<float> rows(2 * 2 * 8);
     cache.reserve(2).drop();
     if (auto pass = cache.begin({positions, sequences})) {
@@ -54,8 +57,8 @@ struct Ssm : cellar::StateTensor<3, cellar::half> {};
 int use_states() {
     using Memory = cellar::RecurrentMemory<cellar::States<Conv, Ssm>>;
     Memory memory{cellar::StateShape{2, {{3, 8}, {2, 4, 8}}}, {.sequences = 2, .batch = 4, .rollback = 1}};
-    const std::vector<cellar::Position> positions{{0}, {1}};
-    const std::vector<cellar::Sequence> sequences{{0}, {0}};
+    const std::vector<cellar::Position> positions{cellar::Position{0}, cellar::Position{1}};
+    const std::vector<cellar::Sequence> sequences{cellar::Sequence{0}, cellar::Sequence{0}};
     memory.reserve(2).drop();
     if (auto pass = memory.begin({positions, sequences})) {
         for (int layer = 0; layer < 2; ++layer) {

@@ -99,7 +99,8 @@ TEST_CASE("all or none: a member has no room for the copies of a shift") {
     Caches memory = shared_by_two(6, 3);
     const auto picture = [&] { return member_portrait(memory.member<0>()) + member_portrait(memory.member<1>()); };
     const std::string before = picture();
-    CHECK(memory.remove(Sequence{0}, Position{0}, Position{2}).error() == Refusal{Reason::full, 1});
+    CHECK(memory.remove(Sequence{0}, Position{0}, Position{2}).error()
+          == Refusal{.reason = Reason::full, .member = 1, .sequence = Sequence{0}});
     CHECK(picture() == before);
 }
 

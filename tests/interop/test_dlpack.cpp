@@ -229,10 +229,10 @@ TEST_CASE("from_dlpack refuses strides that overflow") {
 }
 
 TEST_CASE("put takes DLPack tensors, and views of a pass become tensors") {
-    Cache<PermutedV<float>> cache{CacheShape{1, 3, 4}, {.capacity = 8, .batch = 2}};
+    Cache<PermutedV<float>> cache{CacheShape{.layers = 1, .kv_heads = 3, .head_dim = 4}, {.capacity = 8, .batch = 2}};
     Foreign foreign;
     for (std::size_t i = 0; i < foreign.memory.size(); ++i) foreign.memory[i] = static_cast<float>(i);
-    const std::vector<Position> positions{{0}, {1}};
+    const std::vector<Position> positions{Position{0}, Position{1}};
     const std::vector<Sequence> sequences(2);
     auto pass = cache.begin({positions, sequences});
     REQUIRE(pass);

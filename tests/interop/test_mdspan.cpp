@@ -14,10 +14,10 @@ namespace test_mdspan {
 using namespace cellar;
 
 TEST_CASE("keys, values and mask become mdspans, and put takes mdspans") {
-    Cache<PermutedV<float>> cache{CacheShape{1, 2, 3}, {.capacity = 8, .batch = 4}};
+    Cache<PermutedV<float>> cache{CacheShape{.layers = 1, .kv_heads = 2, .head_dim = 3}, {.capacity = 8, .batch = 4}};
     std::vector<float> rows(4 * 2 * 3);
     for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i);
-    const std::vector<Position> positions{{0}, {1}, {2}, {3}};
+    const std::vector<Position> positions{Position{0}, Position{1}, Position{2}, Position{3}};
     const std::vector<Sequence> sequences(4);
     auto pass = cache.begin({positions, sequences});
     REQUIRE(pass);

@@ -476,8 +476,7 @@ TEST_CASE("bytes for offloading that cannot be used are a mistake") {
               PrefixTree{without_offload, {.offloaded_bytes = 1}};
           })
           == "limits: 1 bytes for what is offloaded, expected 0, because the snapshots of this memory cannot be "
-             "offloaded "
-             "out");
+             "offloaded");
     PrefixTree tree{without_offload};
     serve_all(tree, {topic(0), topic(1)});
     CHECK(tree.statistics().evictions == 1);
