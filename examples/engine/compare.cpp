@@ -11,6 +11,7 @@
 #include <random>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace engine {
@@ -94,6 +95,20 @@ void print(std::ostream& out, const std::vector<Runner>& runners, int prompt) {
     }
 }
 
+ggml_type type_of(const std::string& name) {
+    for (const ggml_type type : {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0})
+        if (name == ggml_type_name(type)) return type;
+    return name == "half" ? GGML_TYPE_F16 : GGML_TYPE_F32;
+}
+/// Of keys and values; the format of both, or "keys,values".
+std::pair<ggml_type, ggml_type> types_of(const std::string& format) {
+    const std::size_t comma = format.find(',');
+    return {type_of(format.substr(0, comma)), type_of(comma == format.npos ? format : format.substr(comma + 1))};
+}
+ggml_type plain(ggml_type type) {
+    return type == GGML_TYPE_F32 ? type : GGML_TYPE_F16;
+}
+
 } // namespace
 
 void compare(const Model& model, const MemoryOptions& options, const CompareOptions& what, std::ostream& out) {
@@ -105,12 +120,15 @@ void compare(const Model& model, const MemoryOptions& options, const CompareOpti
     Engine attend{model, own};
     own.way = Way::flash;
     Engine flash{model, own};
+    const auto types = types_of(options.format);
     LibllamaOptions theirs{.threads = model.processor().threads(),
                            .cells = own.limits.context,
                            .batch = what.prompt,
-                           .half = options.format == "half"};
+                           .keys = types.first,
+                           .values = types.second};
     Libllama with_flash{model.file().path(), theirs};
     theirs.flash = false;
+    theirs.values = plain(theirs.values); // without flash attention, libllama takes no others
     Libllama without_flash{model.file().path(), theirs};
 
     std::vector<Runner> runners{of_libllama("libllama, flash", with_flash), of_libllama("libllama", without_flash),

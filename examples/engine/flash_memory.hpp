@@ -11,10 +11,10 @@ namespace engine {
 
 /// Keys and values are tensors of ggml, whose own attention reads them with a mask. A graph serves the passes with as
 /// many tokens and as long a history.
-template <class Element>
-class FlashMemory final : public llama::TextsInMemory<HybridOf<cellar::StandardV<Element>>, Memory> {
+template <class Key, class Value = Key>
+class FlashMemory final : public llama::TextsInMemory<HybridOf<cellar::StandardV<Key, Value>>, Memory> {
 public:
-    using Hybrid = HybridOf<cellar::StandardV<Element>>;
+    using Hybrid = HybridOf<cellar::StandardV<Key, Value>>;
 
     FlashMemory(const Shape& shape, const MemoryOptions& options)
         : Base{value_of(cellar::models::make_memory<Hybrid>(shape.memory, memory_limits(shape, options))),
@@ -36,8 +36,8 @@ public:
 private:
     using Base = llama::TextsInMemory<Hybrid, Memory>;
     using Pass = cellar::PassOf<Hybrid>;
-    using Sliding = SlidingOf<cellar::StandardV<Element>>;
-    using Full = FullOf<cellar::StandardV<Element>>;
+    using Sliding = SlidingOf<cellar::StandardV<Key, Value>>;
+    using Full = FullOf<cellar::StandardV<Key, Value>>;
 
     class InGraph final : public GraphAttention {
     public:

@@ -19,7 +19,8 @@ llama_context* make_context(llama_model* model, const LibllamaOptions& options) 
     params.n_seq_max = static_cast<std::uint32_t>(options.texts);
     params.n_threads = params.n_threads_batch = options.threads;
     params.flash_attn_type = options.flash ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
-    params.type_k = params.type_v = options.half ? GGML_TYPE_F16 : GGML_TYPE_F32;
+    params.type_k = options.keys;
+    params.type_v = options.values;
     params.kv_unified = options.pooled;
     params.swa_full = true;
     params.no_perf = true;
@@ -30,7 +31,9 @@ llama_context* make_context(llama_model* model, const LibllamaOptions& options) 
 class State {
 public:
     State(llama_context* context, const LibllamaOptions& options, int text, int tokens)
-        : half_{options.half}, tokens_{static_cast<std::uint32_t>(tokens)}, bytes_(header(context, text)) {
+        : half_{options.keys == GGML_TYPE_F16},
+          tokens_{static_cast<std::uint32_t>(tokens)},
+          bytes_(header(context, text)) {
         const llama_model* const model = llama_get_model(context);
         const int streams = options.pooled ? 1 : options.texts;
         add(streams);

@@ -17,7 +17,8 @@ struct LibllamaOptions {
     int texts = 1;
     int cells = 512; ///< of all texts together
     int batch = 512;
-    bool half = true;   ///< keys and values; else float
+    ggml_type keys = GGML_TYPE_F16;
+    ggml_type values = GGML_TYPE_F16;
     bool flash = true;  ///< its flash attention, which reads keys and values as they are stored
     bool pooled = true; ///< all texts in one pool, else in a stream each
 };

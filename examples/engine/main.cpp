@@ -43,6 +43,8 @@ struct Options {
     int draft_tokens = 4;
     int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
     engine::MemoryOptions memory{.limits = {.texts = 8, .context = 0, .batch = 512, .snapshots = 16}};
+    std::string key_type;
+    std::string value_type;
     std::int64_t bytes = 0;
     engine::WriterOptions writer;
     std::string prompt;
@@ -111,6 +113,8 @@ void declare(CLI::App& app, Options& o) {
     app.add_option("--cache-type", o.memory.format, "format of keys and values")
         ->check(CLI::IsMember(engine::formats()))
         ->capture_default_str();
+    app.add_option("--cache-type-k", o.key_type, "in place of --cache-type, by llama.cpp's names: f16, f32 or q8_0");
+    app.add_option("--cache-type-v", o.value_type, "the same for values: as the keys, or q4_0 with keys of q8_0");
     app.add_option("--attention", o.memory.way, "attend: cellar's; flash: ggml's, with the bits of libllama")
         ->transform(CLI::CheckedTransformer(ways));
     app.add_option("--seed", o.writer.seed, "of the random numbers")
@@ -123,10 +127,19 @@ void declare(CLI::App& app, Options& o) {
     declare_others(app, o);
 }
 
+/// The format of keys and values of llama.cpp's names; f16 where there is none.
+std::string format_of(const std::string& keys, const std::string& values) {
+    const auto own = [](const std::string& name) {
+        return name.empty() || name == "f16" ? "half" : name == "f32" ? "float" : name;
+    };
+    return own(keys) == own(values) ? own(keys) : own(keys) + "," + own(values);
+}
+
 /// Fills in what the models decide; `drafts` may be null.
 void resolve(Options& o, const engine::Model& model, const engine::Model* drafts) {
     constexpr int usual = 4096;
     llama::PoolLimits& limits = o.memory.limits;
+    if (!o.key_type.empty() || !o.value_type.empty()) o.memory.format = format_of(o.key_type, o.value_type);
     int trained = model.shape().memory.trained_context;
     if (drafts != nullptr) {
         trained = std::min(trained, drafts->shape().memory.trained_context);

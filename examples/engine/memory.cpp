@@ -10,7 +10,8 @@ namespace engine {
 
 namespace {
 
-const MemoryType* const types[] = {&attend_half, &attend_float, &flash_half, &flash_float};
+const MemoryType* const types[] = {&attend_half, &attend_float, &attend_q8_0, &attend_q8_0_q4_0,
+                                   &flash_half,  &flash_float,  &flash_q8_0,  &flash_q8_0_q4_0};
 
 const MemoryType& type_of(const MemoryOptions& options) {
     for (const MemoryType* const type : types)

@@ -20,7 +20,11 @@ struct MemoryType {
 // Each is compiled in a file of its own. A new one needs such a file, and a place in the table of memory.cpp.
 extern const MemoryType attend_half;
 extern const MemoryType attend_float;
+extern const MemoryType attend_q8_0;
+extern const MemoryType attend_q8_0_q4_0; // keys, values
 extern const MemoryType flash_half;
 extern const MemoryType flash_float;
+extern const MemoryType flash_q8_0;
+extern const MemoryType flash_q8_0_q4_0;
 
 } // namespace engine
