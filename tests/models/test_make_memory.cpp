@@ -3,6 +3,8 @@
 // Memories of models that are known at run time only.
 #include "every_model.hpp"
 #include <cellar/base/batch_builder.hpp>
+#include <cellar/format/blocks.hpp>
+#include <cellar/format/rotated.hpp>
 #include <cellar/models/make_memory.hpp>
 #include <cellar/shift/disabled_shift.hpp>
 
@@ -237,6 +239,18 @@ TEST_CASE("what was not compiled in is refused, and so are layers that one membe
     encoder.layers[0].kind = LayerKind::nothing;
     CHECK(refusal_of<Memory>(encoder) == "the model has no layer with memory, expected at least one");
     CHECK(refusal_of<Memory>(model_of({})) == "the model has 0 layers, expected 1 to 1000");
+}
+
+TEST_CASE("a memory in fewer bits has the bytes of its formats, and refuses heads that they cannot divide") {
+    using Small = Cache<StandardV<q8_0, cellar::Rotated<Hadamard<64>, q4_0>>, FullCausal, RopeShift<RunTimePairing>>;
+    const MemoryLimits limits{.attention = {.capacity = 8}};
+    const RunTimeDescription model = model_of({full_layer(2, 128), full_layer(1, 64)});
+    constexpr int blocks = 2 * 4 + 2; // of 32 values, in the keys of a cell
+    CHECK(make_memory<Small>(model, limits).value().bytes() == 8 * blocks * (34 + 18));
+    CHECK(memory_bytes<Small>(model, limits).value() == 8 * blocks * (34 + 18));
+    for (const int dim : {96, 80}) // no multiple of a rotation, and none of a block
+        CHECK(refusal_of<Small>(model_of({full_layer(2, 64), full_layer(2, dim)}))
+              == "layer 1 is full, with rotary pairs as in GPT-NeoX, and no member of the memory takes such a layer");
 }
 
 TEST_CASE("the bytes of states equal those that are allocated") {
