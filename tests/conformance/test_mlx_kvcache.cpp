@@ -96,7 +96,7 @@ private:
         const Sequence s = sequence(step);
         if (op == "restore") {
             const Position target{step["target"]};
-            const auto done = step["snapshot"].is_null() ? cache_.restore(s, target)
+            const auto done = step["snapshot"].is_null() ? cache_.rewind(s, target)
                                                          : cache_.restore(s, snapshot(step["snapshot"]), target);
             CHECK(done.has_value() == step["expect"].get<bool>());
         } else if (op == "split") {
