@@ -91,7 +91,10 @@ std::vector<float> results(Instructions instructions, const Shape& shape, const 
     int first = 0;
     for (const int n : {3, tokens - 3, 1}) {
         auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{first}, n}).value();
-        pass.put(0, row(first, k), row(first, v));
+        const auto given = [&](const std::vector<float>& rows) {
+            return std::span{row(first, rows), rows.size() / (tokens + 1) * static_cast<std::size_t>(n)};
+        };
+        pass.put(0, given(k), given(v));
         std::vector<float> some(static_cast<std::size_t>(n * shape.heads * shape.out_dim()));
         detail::attend_with(instructions, pass, 0, contiguous_view(row(first, q), n, shape.heads, shape.key_dim),
                             contiguous_view(some.data(), n, shape.heads, shape.out_dim()), {}, CallingThread{});

@@ -51,7 +51,10 @@ std::vector<float> results(const LayerShape& shape, const std::vector<float>& q,
     };
     for (const auto& [first, n] : {std::pair{0, tokens}, std::pair{tokens, 1}}) {
         auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{first}, n}).value();
-        pass.put(0, row(first, k), row(first, v));
+        const auto given = [&](const std::vector<float>& rows) {
+            return std::span{row(first, rows), rows.size() / (tokens + 1) * static_cast<std::size_t>(n)};
+        };
+        pass.put(0, given(k), given(v));
         std::vector<float> some(static_cast<std::size_t>(n * query_heads * value_dim));
         attend(pass, 0, contiguous_view(row(first, q), n, query_heads, shape.key_dim),
                contiguous_view(some.data(), n, query_heads, value_dim));
