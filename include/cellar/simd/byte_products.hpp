@@ -27,8 +27,9 @@ struct BaselineProducts {
 
     template <int N>
     static Codes codes(const std::int8_t* from) {
-        if constexpr (N == 16) return {{widen(from), widen(from + 8), Shorts{}, Shorts{}}};
-        return {{widen(from), widen(from + 8), widen(from + 16), widen(from + 24)}};
+        Codes codes{};
+        for (int i = 0; i < N / 8; ++i) codes.shorts[i] = widen(from + 8 * i);
+        return codes;
     }
 
     static Vector::Ints sums(const Codes& codes, const std::int8_t* queries) {
