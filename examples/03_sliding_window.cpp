@@ -23,7 +23,7 @@ void feed(Memory& memory, int n) {
 
 int main() {
     const cellar::CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = 1};
-    const cellar::CacheLimits limits{.capacity = 1000};
+    const cellar::CacheLimits limits{.capacity = 1000, .batch = 1};
     const cellar::Sequence text{0};
 
     // [window]

@@ -195,7 +195,8 @@ TEST_CASE("a shared layer reads its owner's memory, whatever lies between them")
     REQUIRE(memory);
     CHECK(memory->member<Full>().shape()[1].shares_layer == 0);
     CHECK(memory->member<Sliding>().shape()[1].shares_layer == 0);
-    CHECK(memory->bytes() == 2 * 4 * 2 * 8 * 2 * 2); // 2 layers, 4 cells, keys and values of 2 heads of 8 in bf16
+    // A full layer of 4 cells, a sliding one of 4 and a batch of 4; keys and values of 2 heads of 8 in bf16.
+    CHECK(memory->bytes() == (4 + 8) * 2 * 8 * 2 * 2);
 }
 
 TEST_CASE("what was not compiled in is refused, and so are layers that one member cannot have together") {

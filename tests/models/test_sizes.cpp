@@ -86,7 +86,7 @@ TEST_CASE("sizes computed by hand: Llama 3.1 8B") {
 TEST_CASE("sizes computed by hand: Gemma 3 4B") {
     CHECK(bytes_per_token(gemma3_4b) == 20480);
     CHECK(bytes_per_sequence(gemma3_4b) == 121634816);
-    CHECK(total_bytes(gemma3_4b, {.capacity = 131072}) == 2806108160);
+    CHECK(total_bytes(gemma3_4b, {.capacity = 131072, .batch = 1}) == 2806108160);
 }
 
 // DeepSeek-V3: a token is 512 + 64 elements of 2 bytes in each of 61 layers, without values: 576 * 2 * 61 = 70272.
