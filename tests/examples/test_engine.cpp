@@ -49,7 +49,8 @@ public:
                      .texts = 4,
                      .cells = context,
                      .batch = 64,
-                     .half = format == "half",
+                     .keys = format == "half" ? GGML_TYPE_F16 : GGML_TYPE_F32,
+                     .values = format == "half" ? GGML_TYPE_F16 : GGML_TYPE_F32,
                      .flash = format == "half"}} {}
 
     engine::Memory& memory() { return engine_.memory(); }
