@@ -136,18 +136,9 @@ private:
     }
 
     template <class Cache>
-    PoolUse use_of(const Cache& cache) const {
-        std::vector<bool> owned(static_cast<std::size_t>(cache.cells()));
-        PoolUse use{.cells = cache.cells()};
-        for (int text = 0; text < limits_.texts; ++text)
-            cache.visit_cells(cellar::Sequence{text}, [&](cellar::Position, cellar::Cell cell, int count) {
-                for (auto c = static_cast<std::size_t>(cell); count > 0; --count, ++c) {
-                    use.live += owned[c] ? 0 : 1;
-                    owned[c] = true;
-                }
-            });
-        use.kept = use.cells - cache.statistics().free - use.live;
-        return use;
+    static PoolUse use_of(const Cache& cache) {
+        const int kept = cache.evictable_cells();
+        return {.cells = cache.cells(), .live = cache.cells() - cache.free_cells() - kept, .kept = kept};
     }
 
     /// Repeats an operation with a file as long as the tree can make room for it.

@@ -15,6 +15,7 @@
 #include <cellar/hybrid/hybrid.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/memory/memory.hpp>
+#include <cellar/memory/park.hpp>
 #include <cellar/prefix/prefix_tree.hpp>
 #include <cellar/recurrent/recurrent_memory.hpp>
 #include <cellar/shift/disabled_shift.hpp>

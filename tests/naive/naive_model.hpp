@@ -123,6 +123,12 @@ public:
     /// Cells in use. A shared token counts once.
     int used() const { return static_cast<int>(owners().size()); }
 
+    /// Cells that only this sequence has. `owners`: of all tokens.
+    int freed_by(int sequence, const std::map<TokenRef, int>& owners) const {
+        const auto is_own = [&](const auto& held) { return owners.at(held.second) == 1; };
+        return static_cast<int>(std::count_if(tokens(sequence).begin(), tokens(sequence).end(), is_own));
+    }
+
     const std::multimap<int, TokenRef>& tokens(int sequence) const {
         return sequences_.at(static_cast<std::size_t>(sequence));
     }

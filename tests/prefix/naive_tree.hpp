@@ -107,6 +107,18 @@ public:
         return static_cast<int>(used.size());
     }
 
+    /// Cells that would be free if all snapshots went that are neither pinned nor needed by one that is.
+    int evictable_cells(Member m) {
+        std::set<int> stay;
+        for (const Line& l : lines_)
+            for (const auto& [position, cell] : l.holds.cells[m]) stay.insert(cell);
+        for (Entry& pinned : entries_)
+            for (const Entry* e = pinned.pins > 0 ? &pinned : nullptr; e != nullptr; e = base(*e))
+                for (const auto& [position, cell] : e->holds.cells[m])
+                    if (!e->offloaded) stay.insert(cell);
+        return used_cells(m) - static_cast<int>(stay.size());
+    }
+
     /// The tokens in the edges: distinct prefixes. And the nodes: where something is kept, or parts.
     std::pair<int, int> tokens_and_nodes() const {
         std::map<std::pair<std::uint64_t, List>, std::set<int>> next; // by prefix

@@ -8,6 +8,9 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
+#include <climits>
+
+#include <algorithm>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -192,6 +195,7 @@ private:
         trace_.expect(statistics.in_place_bytes == naive_.bytes(false), statistics.in_place_bytes,
                       " bytes in place, expected ", naive_.bytes(false));
         trace_.expect(statistics.offloaded_bytes <= kind_.offloaded_bytes, "more bytes are offloaded than the limit");
+        if constexpr (requires { memory_.free_cells(); }) compare_evictable();
         if constexpr (requires { memory_.template member<toy::Full>(); }) {
             std::int64_t offloaded = 0;
             cellar::detail::for_each_member(memory_,
@@ -203,6 +207,21 @@ private:
         } else if constexpr (requires { memory_.cells(); }) {
             compare_cells(memory_, kind_.window ? naive::window : naive::full);
         }
+    }
+
+    // Of the member that has least.
+    void compare_evictable() {
+        int free = INT_MAX;
+        int in_time = INT_MAX;
+        for (const naive::Member m : {naive::window, naive::full}) {
+            if (!(m == naive::window ? kind_.window : kind_.full)) continue;
+            const int cells = m == naive::window ? kind_.window_cells : kind_.full_cells;
+            free = std::min(free, cells - naive_.used_cells(m));
+            in_time = std::min(in_time, cells - naive_.used_cells(m) + naive_.evictable_cells(m));
+        }
+        trace_.expect(memory_.free_cells() == free, memory_.free_cells(), " cells are free, expected ", free);
+        trace_.expect(tree_.evictable() == in_time - free, "the tree can give up ", tree_.evictable(),
+                      " cells, expected ", in_time - free);
     }
 
     template <class C>

@@ -63,6 +63,12 @@ public:
     int cells() const override { return static_cast<int>(memory_.cells()); }
     int allocated_cells() const override { return memory_.statistics().allocated; }
 
+    int free_cells() const override { return memory_.free_cells(); }
+    int cells_freed_by(int sequence) const override { return memory_.cells_freed_by(cellar::Sequence{sequence}); }
+    int cells_needed(const std::vector<naive::NewToken>& batch) override {
+        return memory_.cells_needed(OwnedBatch{batch});
+    }
+
     std::optional<naive::Reason> begin(const std::vector<naive::NewToken>& batch) override {
         auto pass = memory_.begin(OwnedBatch{batch});
         if (!pass) return reason_of(pass.error());

@@ -99,7 +99,13 @@ void Inspector::check_counts(const naive::Model& model, const std::set<int>& seq
     Counts expected = counts_of(model);
     expected.longest_free_run = subject_.counts().longest_free_run;
     trace_.expect(subject_.counts() == expected, "the counts are ", subject_.counts(), ", expected ", expected);
+    const int free = model.cells() - expected.used;
+    trace_.expect(subject_.free_cells() == free, subject_.free_cells(), " cells are free, expected ", free);
+    const std::map<naive::TokenRef, int> owners = model.owners();
     for (const int s : sequences) {
+        const int freed = model.freed_by(s, owners);
+        trace_.expect(subject_.cells_freed_by(s) == freed, "s", s, " would free ", subject_.cells_freed_by(s),
+                      " cells, expected ", freed);
         const auto& tokens = model.tokens(s);
         const int count = static_cast<int>(tokens.size());
         trace_.expect(subject_.tokens(s) == count, "s", s, " has ", subject_.tokens(s), " tokens, expected ", count);

@@ -56,6 +56,9 @@ public:
 
     virtual int cells() const = 0;
     virtual int allocated_cells() const = 0;
+    virtual int free_cells() const = 0;
+    virtual int cells_freed_by(int sequence) const = 0;
+    virtual int cells_needed(const std::vector<naive::NewToken>& batch) = 0;
 
     // One open pass at a time.
     virtual std::optional<naive::Reason> begin(const std::vector<naive::NewToken>& batch) = 0;

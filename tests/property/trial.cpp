@@ -67,7 +67,11 @@ bool Trial::run_pass(const Step& step) {
                    t.stored ? "}" : ", not stored}");
     trace_.add("}); // ", step.committed ? "commit" : "drop", ", style ", step.style, "\n");
     const auto refused = model_.refuses(batch);
+    const bool has_room = subject_.cells_needed(batch) <= subject_.free_cells();
     expect_answer(subject_.begin(batch), refused);
+    if (!refused || *refused == naive::Reason::full)
+        trace_.expect(has_room == !refused, "a batch that is ", refused ? "" : "not ", "refused needs ",
+                      subject_.cells_needed(batch), " of ", subject_.free_cells(), " cells");
     if (refused) return false;
     inspector_.check_placement(model_, batch);
     const naive::Model open = model_.with(batch);

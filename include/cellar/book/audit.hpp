@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace cellar::detail {
@@ -54,6 +55,18 @@ inline std::string recount_all(const CellTable& table, std::vector<std::int32_t>
     return {};
 }
 
+/// How many cells no owner has but snapshots that can be evicted. `owners` are recounted.
+inline Cell recount_evictable(const CellTable& table, std::vector<std::int32_t> owners) {
+    const auto used = [&] { return std::count_if(owners.begin(), owners.end(), [](auto n) { return n != 0; }); };
+    const auto all = used();
+    for (const KeptCells* kept : table.snapshots().in_place())
+        if (kept->is_evictable)
+            kept->runs.for_each(Position{0}, to_end, [&](Position, Cell cell, std::int32_t n) {
+                for (Cell c = cell; c < cell + n; ++c) --owners[static_cast<std::size_t>(c)];
+            });
+    return static_cast<Cell>(all - used());
+}
+
 /// Recounts everything a table tracks from the runs of its sequences and snapshots. Returns the first contradiction, or
 /// an empty string. O(cells + tokens of all sequences and snapshots).
 inline std::string audit(const CellTable& table) {
@@ -76,6 +89,8 @@ inline std::string audit(const CellTable& table) {
     if (free != table.free().count()) return text(free) + " free cells, counted as " + text(table.free().count());
     if (longest != table.free().longest_run())
         return text(longest) + " free cells in a row, found " + text(table.free().longest_run());
+    if (const Cell evictable = recount_evictable(table, std::move(owners)); evictable != table.evictable())
+        return text(evictable) + " cells that eviction frees, counted as " + text(table.evictable());
     return {};
 }
 

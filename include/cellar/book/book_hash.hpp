@@ -26,6 +26,7 @@ inline std::uint64_t book_hash(const CellTable& table, const Schedules& schedule
     for (std::int32_t s = 0; s < table.sequences(); ++s) {
         add_runs(digest, table.record(Sequence{s}).runs);
         digest.add(table.record(Sequence{s}).cut);
+        digest.add(table.promises().cells(Sequence{s}));
         for (const Position p : schedules.of(Sequence{s})) digest.add(p);
     }
     std::uint64_t kept_in_any_order = 0;

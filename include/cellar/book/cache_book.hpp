@@ -155,7 +155,7 @@ public:
     void finish_remove(Removal& removal) noexcept {
         if constexpr (TheGaps == Gaps::closed)
             if (removal.closes_gap()) return finish_gap(removal);
-        if (removal.empties) unschedule_all(removal.sequence);
+        if (removal.empties) end_all(removal.sequence);
         if (removal.begin != removal.end)
             schedules_.remove(removal.sequence, removal.begin + 1, next(removal.sequence));
         table_.finish_remove<Gaps::refused>(removal);
@@ -217,14 +217,31 @@ public:
         if (const Result<void> can = check(batch); !can) return can.error();
         if (size_.positions == Positions::consecutive)
             if (const Result<void> expected = expect_consecutive(batch); !expected) return expected.error();
-        if (batch.stored_tokens() > table_.free().count()) return Reason::full;
+        const std::int32_t available = table_.available();
+        if (batch.stored_tokens() > available && cells_needed(batch) > available) return Reason::full;
         return table_.prepare_tokens(batch.sequences);
     }
+
+    /// How many cells must be available so that the batch fits.
+    std::int32_t cells_needed(const Batch& batch) {
+        if (table_.promises().cells() == 0) return batch.stored_tokens();
+        expect_batch(batch, size_.sequences);
+        return table_.promises().beyond(batch);
+    }
+
+    /// Checks whether s can be promised room for that many tokens: of a window that forgets, at most what it keeps and a
+    /// batch. Refuses with `full`. Returns true if it allocated.
+    Result<bool> prepare_promise(Sequence s, std::int32_t tokens) {
+        CELLAR_EXPECTS(tokens >= 0, "promise: ", tokens, " tokens, expected 0 or more");
+        return table_.prepare_promise(s, cells_for(tokens));
+    }
+    void finish_promise(Sequence s, std::int32_t tokens) noexcept { table_.promises().make(s, cells_for(tokens)); }
 
     /// Opens the pass that was prepared: the batch's tokens get cells, and belong to their sequences until `commit` or
     /// `drop`. Tokens that are not stored get none.
     void open(const Batch& batch) noexcept {
         pass_.start(batch);
+        table_.promises().take(batch);
         if (pass_.in_part) return open_in_part();
         if (size_.choice == Choice::lowest) table_.take_lowest(batch.tokens(), pass_.cells);
         enter_tokens(size_.choice == Choice::blocks);
@@ -382,6 +399,16 @@ private:
     }
 
     void unschedule_all(Sequence s) noexcept { schedules_.remove(s, Position{0}, to_end); }
+    // s loses all its tokens.
+    void end_all(Sequence s) noexcept {
+        unschedule_all(s);
+        table_.promises().make(s, 0);
+    }
+
+    std::int32_t cells_for(std::int32_t tokens) const {
+        if (!forgets()) return tokens;
+        return static_cast<std::int32_t>(std::min<std::int64_t>(tokens, window_.cells(1, 0, size_.batch)));
+    }
 
     Result<void> check(const Batch& batch) {
         expect_batch(batch, size_.sequences);

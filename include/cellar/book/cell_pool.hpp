@@ -6,6 +6,7 @@
 #include <cellar/book/free_cells.hpp>
 #include <cellar/book/owner_count.hpp>
 #include <cellar/book/position_runs.hpp>
+#include <cellar/book/promises.hpp>
 #include <cellar/book/words.hpp>
 
 #include <algorithm>
@@ -22,17 +23,50 @@ enum class Choice {
 };
 
 /// Which cells are free, and how many owners the others have: sequences and snapshots. It does not know who they are.
+/// Some owners can be told to go: those are counted apart, too.
 class CellPool {
 public:
-    CellPool(Cell cells, std::int32_t owners, Choice choice)
-        : cells_{cells}, choice_{choice}, free_{cells}, owners_{cells, owners} {}
+    CellPool(Cell cells, std::int32_t sequences, Choice choice)
+        : cells_{cells},
+          choice_{choice},
+          free_{cells},
+          owners_{cells, sequences},
+          evictable_{cells, 0},
+          promises_{sequences} {}
 
     Cell cells() const { return cells_; }
     const FreeCells& free() const { return free_; }
     const OwnerCount& owners() const { return owners_; }
 
-    /// Afterwards a cell can have that many owners. May throw, with nothing visible changed.
-    void reserve_owners(std::int64_t owners) { owners_.reserve(cells_, owners); }
+    const Promises& promises() const { return promises_; }
+    Promises& promises() { return promises_; }
+    /// Free cells that are promised to no sequence. O(1).
+    std::int32_t available() const { return free_.count() - promises_.cells(); }
+
+    /// Afterwards a cell can have that many owners, of which `snapshots` can be evicted. May throw, with nothing
+    /// visible changed.
+    void reserve_owners(std::int64_t owners, std::int64_t snapshots) {
+        owners_.reserve(cells_, owners);
+        evictable_.reserve(cells_, snapshots);
+    }
+
+    /// How many cells would become free if all owners went that can be evicted. O(1).
+    std::int32_t evictable() const { return evictable_cells_; }
+
+    /// One owner of the cells at positions [from, to) can be evicted from now on, or no longer. O(words).
+    void set_evictable(const PositionRuns& runs, Position from, Position to, bool evictable) {
+        counts_evictable_ = true;
+        runs.for_each_words(from, to, [&](const CellsOfWords& cells) {
+            evictable_cells_ -= owners_.owned_by(evictable_, cells);
+            if (evictable) {
+                evictable_.add(cells);
+            } else {
+                for (std::int64_t at = cells.at; at < cells.at + cells.words; ++at)
+                    evictable_.drop_word(at, cells.cells);
+            }
+            evictable_cells_ += owners_.owned_by(evictable_, cells);
+        });
+    }
 
     /// The first cell of the lowest run of n >= 1 free cells, or -1. O(log cells).
     Cell find_run(std::int32_t n) { return free_.find_run(n); }
@@ -105,13 +139,22 @@ public:
     }
 
     /// Cells that have owners get one more.
-    void share(Cell first, std::int32_t n) { owners_.add(first, n); }
-    void share(const CellsOfWords& cells) { owners_.add(cells); }
+    void share(Cell first, std::int32_t n) {
+        visit_words(first, n, [&](std::int64_t at, Word cells) { share(CellsOfWords{at, cells}); });
+    }
+    void share(const CellsOfWords& cells) {
+        if (counts_evictable_) evictable_cells_ -= owners_.owned_by(evictable_, cells);
+        owners_.add(cells);
+    }
 
-    /// Cells lose an owner. Those that have none left become free.
+    /// Cells lose an owner, which cannot be evicted. Those that have none left become free.
     void give(const CellsOfWords& cells) {
-        if (cells.words == 1) return free_.give_word(cells.at, owners_.drop_word(cells.at, cells.cells));
-        owners_.drop_words(cells, [&](const CellsOfWords& unowned) { free_.give(unowned); });
+        if (cells.words == 1) {
+            free_.give_word(cells.at, owners_.drop_word(cells.at, cells.cells));
+        } else {
+            owners_.drop_words(cells, [&](const CellsOfWords& unowned) { free_.give(unowned); });
+        }
+        if (counts_evictable_) evictable_cells_ += owners_.owned_by(evictable_, cells);
     }
     void give(const PositionRuns& runs, Position from, Position to) {
         runs.for_each_words(from, to, [&](const CellsOfWords& cells) { give(cells); });
@@ -141,7 +184,10 @@ public:
     std::int32_t copy(Cell from, std::int32_t n, Plan& plan) {
         const CellRange to = place_of_copy(n, plan);
         take(to);
-        visit_words(from, to.count, [&](std::int64_t at, Word cells) { owners_.drop_word(at, cells); });
+        visit_words(from, to.count, [&](std::int64_t at, Word cells) {
+            owners_.drop_word(at, cells);
+            if (counts_evictable_) evictable_cells_ += owners_.owned_by(evictable_, {at, cells});
+        });
         plan.moves.push_back({from, to.first, to.count});
         return to.count;
     }
@@ -150,6 +196,7 @@ public:
     Defragmentation prepare_defragment() const { return Defragmentation{free_, cells_}; }
     void finish_defragment(const Defragmentation& defragmentation) noexcept {
         owners_.transfer(defragmentation.moves());
+        if (counts_evictable_) evictable_.transfer(defragmentation.moves(), true);
         free_.pack(cells_ - free_.count());
     }
 
@@ -205,6 +252,10 @@ private:
     Choice choice_;
     FreeCells free_;
     OwnerCount owners_;
+    OwnerCount evictable_;             // of these, those that can be evicted
+    Promises promises_;
+    std::int32_t evictable_cells_ = 0; // that have no other owners
+    bool counts_evictable_ = false;    // there was one
 };
 
 } // namespace cellar::detail

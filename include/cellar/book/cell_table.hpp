@@ -15,6 +15,7 @@
 #include <cellar/book/kept_table.hpp>
 #include <cellar/book/owner_count.hpp>
 #include <cellar/book/position_runs.hpp>
+#include <cellar/book/promises.hpp>
 #include <cellar/book/removal.hpp>
 #include <cellar/book/run_changes.hpp>
 #include <cellar/book/visible_cells.hpp>
@@ -66,6 +67,9 @@ public:
     Cell cells() const { return pool_.cells(); }
     const FreeCells& free() const { return pool_.free(); }
     const OwnerCount& owners() const { return pool_.owners(); }
+    const Promises& promises() const { return pool_.promises(); }
+    Promises& promises() { return pool_.promises(); }
+    std::int32_t available() const { return pool_.available(); }
     const KeptTable& snapshots() const { return snapshots_; }
     KeptTable& snapshots() { return snapshots_; }
     std::int32_t sequences() const { return static_cast<std::int32_t>(sequences_.size()); }
@@ -88,6 +92,17 @@ public:
     RunChanges* changes(const SequenceRecord& r) {
         return changes_.empty() ? nullptr : &changes_[static_cast<std::size_t>(&r - sequences_.data())];
     }
+
+    /// How many cells s alone owns. O(words that its cells span), or O(1) if no cells were ever shared.
+    std::int32_t unshared(Sequence s) const {
+        const SequenceRecord& r = record(s);
+        std::int32_t count = r.runs.tokens();
+        if (count == 0 || !owners().ever_shared()) return count;
+        for_each_words(r, Position{0}, to_end, [&](const CellsOfWords& cells) { count -= owners().shared(cells); });
+        return count;
+    }
+    /// How many cells would become free if all snapshots went that can be evicted.
+    std::int32_t evictable() const { return pool_.evictable(); }
 
     /// Reserves room for tokens of these sequences, one for each mention, and for any query of them. O(n).
     [[gnu::always_inline]] bool prepare_tokens(IdSpan<Sequence> sequences) { // for every token
@@ -137,12 +152,21 @@ public:
         }
     }
 
+    /// Checks whether s can be promised that many cells, in place of those that it was promised before. Refuses with
+    /// `full`. Returns true if it allocated.
+    Result<bool> prepare_promise(Sequence s, std::int32_t cells) {
+        static_cast<void>(record(s)); // checks s
+        if (cells > available_to(s)) return Refusal{.reason = Reason::full, .sequence = s};
+        return cells > 0 && promises().reserve();
+    }
+
     /// Undoes `take` and `enter` of one token.
     void take_back(Sequence s, Position position, Cell cell) {
         SequenceRecord& r = unchecked(s);
         r.runs.erase_one(position, cell);
         if (RunChanges* const noted = changes(r)) noted->add_erased(r.runs, position, position + 1);
         disown(r, {cell / word_bits, bit_range(cell % word_bits, 1)});
+        promises().give(s, 1);
     }
 
     /// s gives up its cells at positions [from, to), if any. Needs room for one more run.
@@ -209,9 +233,9 @@ public:
     Result<TrivialList<Cell>> prepare_restore_rows(Sequence s, const KeptCells& kept, Position end) {
         const PositionRuns& own = record(s).runs;
         const std::int32_t n = kept.runs.count(kept.from, end);
-        if (n > free().count()) {
+        if (n > available_to(s)) {
             const std::int32_t given = own.count(kept.from, to_end) - count_shared(own, kept.from, to_end);
-            if (n > free().count() + given) return Reason::full;
+            if (n > available_to(s) + given) return Reason::full;
         }
         reserve(s, n, snapshots_.pieces_of(kept, n));
         TrivialList<Cell> cells;
@@ -224,6 +248,7 @@ public:
         const std::int32_t n = kept.runs.count(kept.from, end);
         forget(r, kept.from, to_end);
         pool_.take(n, r.runs.last_cell(), cells);
+        promises().take(s, n);
         KeptTable::for_each_piece(kept, end, cells, [&](Position position, Cell cell, std::int32_t count) {
             enter(r, position, cell, count);
         });
@@ -300,9 +325,10 @@ private:
             removal.copies = count_shared(runs, end, to_end);
             removal.rotated = runs.count(end, to_end);
         }
-        if (removal.copies > free().count()) { // removed cells without another owner become free in time
+        const std::int32_t room = available_to(removal.sequence);
+        if (removal.copies > room) { // removed cells without another owner become free in time
             const std::int32_t dropped = runs.count(begin, end) - count_shared(runs, begin, end);
-            if (removal.copies > free().count() + dropped)
+            if (removal.copies > room + dropped)
                 return Refusal{.reason = Reason::full, .sequence = removal.sequence};
         }
         const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
@@ -310,6 +336,12 @@ private:
         removal.reserve(most);
         runs.reserve((removal.copies == 0 ? 1 : most) + 1); // one more for what a schedule kept
         return {};
+    }
+
+    // Free cells that s may take.
+    std::int32_t available_to(Sequence s) const { return available() + promises().cells(s); }
+    Sequence sequence_of(const SequenceRecord& r) const {
+        return Sequence{static_cast<std::int32_t>(&r - sequences_.data())};
     }
 
     // Room for n more tokens of s, in `runs` runs, once some of its own are forgotten.
@@ -370,12 +402,14 @@ private:
 
     void disown(SequenceRecord& r, Position from, Position to) {
         if (r.runs.empty()) return;
+        const std::int32_t free_before = free().count();
         if (from <= r.runs.first() && r.runs.last() < to) {
             for_each_words(r, from, to, [&](const CellsOfWords& cells) { pool_.give(cells); });
             r.visible.reset();
         } else {
             r.runs.for_each_words(from, to, [&](const CellsOfWords& cells) { disown(r, cells); });
         }
+        promises().give(sequence_of(r), free().count() - free_before);
     }
 
     // Visits the cells of a sequence at positions [from, to) as bits of words. Sequences that decode in turn have runs
@@ -424,6 +458,7 @@ private:
             return CellRange{removal.plan.moves.back().to, copied};
         });
         r.visible.reset();
+        promises().take(removal.sequence, removal.copies);
     }
 
     static void add_rotation(Plan& plan, KeyRotation rotation) {

@@ -27,6 +27,7 @@ struct KeptCells : Kept<KeptTable> {
     Position from;
     Position to;
     bool is_window; ///< tokens below `to` were forgotten before: what is here is a window, and the sinks
+    bool is_evictable = false; ///< a prefix tree gives it up when it is asked to
 };
 
 using KeptCellsPointer = KeptPointer<KeptCells>;

@@ -43,7 +43,17 @@ public:
         kept.runs.for_each(kept.from, kept.to, [&](Position, Cell cell, std::int32_t n) { pool_.share(cell, n); });
         add(kept);
     }
-    void give(const KeptCells& kept) noexcept { pool_.give(kept.runs, kept.from, kept.to); }
+    void give(const KeptCells& kept) noexcept {
+        if (kept.is_evictable) pool_.set_evictable(kept.runs, kept.from, kept.to, false);
+        pool_.give(kept.runs, kept.from, kept.to);
+    }
+
+    /// Whether the snapshot can be evicted. O(words of 64 cells that it spans).
+    void set_evictable(KeptCells& kept, bool evictable) noexcept {
+        if (kept.is_evictable == evictable) return;
+        kept.is_evictable = evictable;
+        if (!kept.is_offloaded()) pool_.set_evictable(kept.runs, kept.from, kept.to, evictable);
+    }
 
     /// True if some of the kept cells have no other owner. O(words of 64 cells that they span).
     bool frees_cells(const KeptCells& kept) const {
@@ -82,6 +92,7 @@ public:
     /// `kept` gives them up to `tail`, which has its data by now. Rows of both are numbered from 0 on.
     void finish_split(KeptCells& kept, KeptCells& tail) noexcept {
         fill(tail, kept.runs, tail, kept.is_offloaded() ? -tokens_below(kept, tail.from) : 0);
+        tail.is_evictable = kept.is_evictable;
         add(tail);
         kept.runs.erase(tail.from, to_end);
         kept.to = tail.from;
@@ -92,6 +103,7 @@ public:
     /// Adds what `tail` has, which then owns nothing. Both are in place or both are offloaded: then the rows of `tail`
     /// follow those of `kept`.
     void finish_join(KeptCells& kept, KeptCells& tail) noexcept {
+        set_evictable(tail, kept.is_evictable);
         fill(kept, tail.runs, tail, kept.is_offloaded() ? kept.runs.tokens() : 0);
         kept.to = tail.to;
         remove(tail);
@@ -125,7 +137,7 @@ public:
     /// Room for the cells of all rows. Refuses with `full`.
     Result<Rows> prepare_reload(const KeptCells& kept) {
         const std::int32_t n = kept.rows();
-        if (n > pool_.free().count()) return Reason::full;
+        if (n > pool_.available()) return Reason::full;
         Rows rows{{}, PositionRuns{pieces_of(kept, n)}};
         rows.places.reserve(static_cast<std::size_t>(n));
         prepare_owner();
@@ -138,6 +150,7 @@ public:
         for_each_piece(kept, kept.to, rows.places,
                        [&](Position position, Cell cell, std::int32_t n) { rows.runs.insert(position, cell, n); });
         std::swap(kept.runs, rows.runs);
+        if (kept.is_evictable) pool_.set_evictable(kept.runs, kept.from, kept.to, true);
         add(kept);
         return data;
     }
@@ -171,7 +184,8 @@ private:
     // Room for one more owner.
     void prepare_owner() {
         reserve_in_place();
-        pool_.reserve_owners(std::int64_t{sequences_} + std::ssize(in_place()) + 1);
+        const std::int64_t snapshots = std::ssize(in_place()) + 1;
+        pool_.reserve_owners(sequences_ + snapshots, snapshots);
     }
 
     // Owns nothing yet, with room for what `runs` have at positions [from, to).

@@ -98,16 +98,17 @@ public:
     }
 
     /// The counts of moved cells go to the cells they move to, which have no owner. Between the first and the last cell
-    /// that moves, no cell has an owner afterwards; between the first and the last target, every cell has one.
-    void transfer(const TrivialList<Move>& moves) {
+    /// that moves, no cell has an owner afterwards; between the first and the last target, every cell has one, unless
+    /// this counts `some` of the owners.
+    void transfer(const TrivialList<Move>& moves, bool some = false) {
         if (moves.empty()) return;
         const Cell first = moves.front().from;
         const Cell end = moves.back().from + moves.back().count;
-        const bool shares = any_shared(word_of(first), word_of(end - 1) + 1 - word_of(first));
-        if (!shares) own_free(moves.front().to, moves.back().to + moves.back().count);
-        for (std::size_t k = 0; k < (shares ? reached_ : 1); ++k) {
+        const bool copies = some || any_shared(word_of(first), word_of(end - 1) + 1 - word_of(first));
+        if (!copies) own_free(moves.front().to, moves.back().to + moves.back().count);
+        for (std::size_t k = 0; k < (copies ? std::min(reached_, planes_.size()) : 1); ++k) {
             Word* const plane = planes_[k].data();
-            if (shares)
+            if (copies)
                 for (const Move& move : moves) copy_bits(plane, move);
             visit_words(first, end - first, [&](std::int64_t at, Word cells) { plane[at] &= ~cells; });
         }
@@ -148,6 +149,25 @@ public:
     }
 
     bool is_shared(Cell cell) const { return shared(cell, 1) != 0; }
+    /// False if no cell ever had several owners.
+    bool ever_shared() const { return reached_ > 1; }
+
+    /// How many of these cells have owners, and all of them are among `some`, which counts part of the owners.
+    std::int32_t owned_by(const OwnerCount& some, const CellsOfWords& cells) const {
+        std::int32_t count = 0;
+        for (std::int64_t at = cells.at; at < cells.at + cells.words; ++at) {
+            Word owned = 0;
+            Word others = 0;
+            for (std::size_t k = 0; k < reached_; ++k) {
+                const Word of_some = k < some.planes_.size() ? some.planes_[k][at] : 0;
+                owned |= of_some;
+                others |= of_some ^ planes_[k][at];
+            }
+            owned &= cells.cells & ~others;
+            count += owned == 0 ? 0 : std::popcount(owned);
+        }
+        return count;
+    }
 
     /// How many sequences own a cell.
     std::int32_t count(Cell cell) const {

@@ -372,6 +372,43 @@ public:
     /// Bytes of keys and values in all layers.
     std::int64_t bytes(Where where = Where::current()) const { return state(where).stores.bytes(); }
 
+    /// Cells that no sequence and no snapshot owns, and that are promised to no sequence. O(1).
+    Cell free_cells(Where where = Where::current()) const { return table(where).available(); }
+    /// How many of these `begin` needs for this batch: if it refuses for no other reason, it refuses with `full` if and
+    /// only if there are fewer. A token for which its sequence has a promise needs none. O(1), or O(tokens) if there are
+    /// promises, or if the batch is stored in part.
+    std::int32_t cells_needed(const Batch& batch, Where where = Where::current()) {
+        const detail::Caller caller{where};
+        return state().book.cells_needed(batch);
+    }
+    /// By how much `free_cells` grows when s loses all its tokens: cells that nothing else owns, and its promise. O(1 +
+    /// 64-cell words that its cells span), and O(1) while no cell was ever shared.
+    std::int32_t cells_freed_by(Sequence s, Where where = Where::current()) const {
+        const detail::Caller caller{where};
+        return table().unshared(s) + table().promises().cells(s);
+    }
+
+    /// Cells that no sequence owns, but snapshots of prefix trees, which give them up when they are asked to: see
+    /// `PrefixTree::evictable`, which leaves out what is pinned. O(1).
+    Cell evictable_cells(Where where = Where::current()) const { return table(where).evictable(); }
+
+    /// Sets cells aside for the next `tokens` tokens of s, beyond what s has, in place of an earlier promise: `begin`
+    /// does not refuse these with `full`. Refuses with `full` if too few cells are free. What s gives up (in a `drop`,
+    /// when it goes back, or when it forgets) goes back to the promise, up to its size. So a sequence whose window
+    /// forgets needs a promise of no more than what the window keeps and a batch, and gets none of more. That holds as
+    /// long as nothing else owns what s forgets.
+    ///
+    /// The promise ends when s loses all its tokens, or by a promise of 0. It promises cells, not the memory of
+    /// `initial_cells`. O(1). The first one allocates 8 bytes for each sequence.
+    Result<void> promise(Sequence s, std::int32_t tokens, Where where = Where::current()) {
+        return detail::perform(*this, op::Promise{s, tokens}, where);
+    }
+    /// How many cells are set aside for s. O(1).
+    std::int32_t promised(Sequence s, Where where = Where::current()) const {
+        static_cast<void>(runs(s, where)); // checks s
+        return table().promises().cells(s);
+    }
+
     /// O(cells / 64 + sequences + snapshots).
     CacheStatistics statistics(Where where = Where::current()) const {
         const State& s = state(where);
@@ -401,6 +438,13 @@ public:
     // A backend may throw, as for a pass.
     void finish(detail::Defragmentation&& defragmentation) { carry_out(defragmentation); }
     auto prepare(const op::Snapshot& snapshot) { return snapshots().prepare(snapshot); }
+    Attempt<op::Promise> prepare(const op::Promise& promise) {
+        state().expect_no_pass("promise");
+        const Result<bool> can = state().book.prepare_promise(promise.sequence, promise.tokens);
+        if (!can) return can.error();
+        return {promise, *can};
+    }
+    void finish(op::Promise&& promise) noexcept { state().book.finish_promise(promise.sequence, promise.tokens); }
     auto prepare(const op::Schedule& schedule) { return snapshots().prepare(schedule); }
     auto prepare(const op::Unschedule& schedule) { return snapshots().prepare(schedule); }
     template <template <class> class Operation>
@@ -427,6 +471,10 @@ public:
             for_each([&](const CellSnapshot& snapshot) { visit(snapshot.kept_in(kept, "restore")); });
         };
         return kept.frees_together(each, s.value < 0 ? nullptr : &table().record(s).runs);
+    }
+    void set_evictable(CellSnapshot& snapshot, bool evictable) noexcept {
+        auto& kept = state().book.snapshots();
+        kept.set_evictable(snapshot.kept_in(kept, "evict"), evictable);
     }
     std::int64_t occupied_bytes(const CellSnapshot& snapshot) const {
         return snapshot.is_offloaded() ? snapshot.bytes() : state().stores.row_bytes() * snapshot.tokens();

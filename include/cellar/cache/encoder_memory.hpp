@@ -151,6 +151,9 @@ public:
     using Cells::backend;
     using Cells::bytes;
     using Cells::cells;
+    using Cells::cells_freed_by;
+    using Cells::evictable_cells;
+    using Cells::free_cells;
     using Cells::generation;
     using Cells::holds_data;
     using Cells::layers;
@@ -160,9 +163,13 @@ public:
     using Cells::shape;
     using Cells::statistics;
 
-    /// The two phases of operations; see `Performs`. Inputs have no schedules.
+    /// `begin` takes no cells: it reads. `write` takes one for each token of an input.
+    std::int32_t cells_needed(const Batch&) const { return 0; }
+
+    /// The two phases of operations; see `Performs`. Inputs have no schedules and no promises.
     using Cells::finish;
     using Cells::prepare;
+    void prepare(const op::Promise&) = delete;
     void prepare(const op::Schedule&) = delete;
     void prepare(const op::Unschedule&) = delete;
     Attempt<Look> prepare(const op::Begin& begin) {
@@ -184,6 +191,7 @@ public:
     using Cells::occupied_bytes;
     using Cells::save;
     using Cells::save_ahead;
+    using Cells::set_evictable;
 
 private:
     friend struct MemoryAccess;

@@ -249,6 +249,37 @@ public:
         return sum;
     }
 
+    /// How many more tokens can be stored: the fewest free cells of a member; INT32_MAX if no member has cells. O(1).
+    Cell free_cells(Where where = Where::current()) const {
+        const detail::Caller caller{where};
+        return members_.fewest([](const auto& m) { return m.free_cells(); });
+    }
+    /// How many cells must be free so that `begin` does not refuse this batch with `full`: see `Cache::cells_needed`.
+    std::int32_t cells_needed(const Batch& batch, Where where = Where::current()) {
+        const detail::Caller caller{where};
+        return free_cells() - members_.fewest([&](auto& m) { return m.free_cells() - m.cells_needed(batch); });
+    }
+    /// By how much `free_cells` grows when s loses all its tokens. As `Cache::cells_freed_by`, for each member.
+    std::int32_t cells_freed_by(Sequence s, Where where = Where::current()) const {
+        const detail::Caller caller{where};
+        return members_.fewest([&](const auto& m) { return m.free_cells() + m.cells_freed_by(s); }) - free_cells();
+    }
+    /// Sets cells aside for the next `tokens` tokens of s, in all members that have cells: see `Cache::promise`. Refuses
+    /// as they do, with nothing changed.
+    Result<void> promise(Sequence s, std::int32_t tokens, Where where = Where::current()) {
+        return detail::perform(*this, op::Promise{s, tokens}, where);
+    }
+
+    /// How many more snapshots the members have room for: see `RecurrentMemory`. INT32_MAX if none has such a limit.
+    std::int32_t free_snapshots(Where where = Where::current()) const {
+        const detail::Caller caller{where};
+        std::int32_t fewest = INT32_MAX;
+        members_.for_each([&](const auto& m) {
+            if constexpr (requires { m.free_snapshots(); }) fewest = std::min(fewest, m.free_snapshots());
+        });
+        return fewest;
+    }
+
     /// A member, for what only its kind can do (statistics, checkpoints, an encoder's inputs). To change sequences, use
     /// the hybrid's own operations, so that the members agree about them.
     template <int I>
@@ -341,6 +372,18 @@ public:
         return frees;
     }
 
+    void set_evictable(Snapshot& snapshot, bool evictable) noexcept {
+        members_.for_each_indexed([&](auto& m, auto i) {
+            detail::set_evictable(m, MemoryAccess::member<decltype(i)::value>(snapshot), evictable);
+        });
+    }
+    Cell evictable_cells() const {
+        const auto in_time = [](const auto& m) {
+            if constexpr (requires { m.evictable_cells(); }) return m.free_cells() + m.evictable_cells();
+            else return m.free_cells();
+        };
+        return members_.fewest(in_time) - free_cells();
+    }
     std::int64_t occupied_bytes(const Snapshot& snapshot) const {
         std::int64_t bytes = 0;
         all_of(snapshot, [&](const auto& m, const auto& of_member, int) {

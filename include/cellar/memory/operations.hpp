@@ -97,6 +97,12 @@ struct Unschedule {
     Position position;
 };
 
+/// Sets cells aside for the next tokens of a sequence, in place of what was promised to it before.
+struct Promise {
+    Sequence sequence;
+    std::int32_t tokens;
+};
+
 /// Moves the cells in use together. Never refuses.
 struct Defragment {};
 

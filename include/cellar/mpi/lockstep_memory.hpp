@@ -170,6 +170,10 @@ public:
     void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
         perform(op::Unschedule{s, p}, where).value();
     }
+    Result<void> promise(Sequence s, std::int32_t tokens,
+                         const std::source_location& where = std::source_location::current()) {
+        return perform(op::Promise{s, tokens}, where);
+    }
 
     /// Collective. Always asks the other ranks.
     template <class Snapshot>
@@ -199,7 +203,19 @@ public:
     int layers() const { return memory_.layers(); }
     std::int32_t sequences() const { return memory_.sequences(); }
 
+    /// As the memory answers, of this rank.
+    Cell free_cells() const requires(detail::counts_cells<M>) { return memory_.free_cells(); }
+    std::int32_t cells_needed(const Batch& batch) requires(detail::counts_cells<M>) {
+        return memory_.cells_needed(batch);
+    }
+    std::int32_t cells_freed_by(Sequence s) const requires(detail::counts_cells<M>) { return memory_.cells_freed_by(s); }
+
     /// For prefix trees; see `Cache`.
+    template <class Snapshot>
+    void set_evictable(Snapshot& snapshot, bool evictable) noexcept {
+        detail::set_evictable(memory_, snapshot, evictable);
+    }
+    Cell evictable_cells() const requires(detail::counts_evictable<M>) { return memory_.evictable_cells(); }
     template <class Snapshot>
     bool can_restore(const Snapshot& snapshot, Position to) const {
         return detail::can_restore(memory_, snapshot, to);

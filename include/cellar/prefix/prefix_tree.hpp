@@ -150,6 +150,16 @@ public:
         while (evict(where)) {}
     }
 
+    /// How many more cells of the memory would be free if all prefixes were offloaded or evicted that are not pinned:
+    /// cells that neither sequences nor other snapshots own. `begin` refuses with `full` only if `free_cells` of the
+    /// memory and these are fewer than it needs. O(1); while prefixes are pinned, O(nodes + 64-cell words that the
+    /// pinned ones span).
+    Cell evictable(const std::source_location& where = std::source_location::current()) const
+        requires(detail::counts_evictable<M>) {
+        const detail::Caller caller{where};
+        return const_cast<State&>(state()).evictable(); // changes nothing for long
+    }
+
     M& memory(const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         return state().memory();

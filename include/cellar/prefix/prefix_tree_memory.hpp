@@ -33,6 +33,9 @@ concept tells_ends_of_snapshots = requires(const SnapshotOf<M>& snapshot) {
 /// - `split(snapshot, at)`, optional: the snapshot keeps what lies below `at`, the result has the rest.
 /// - `offload(snapshot, place)` and `reload(snapshot)`, optional: needed for `PrefixLimits::offloaded_bytes`. The place
 ///   is `PrefixLimits::offload_to`.
+/// - `form_pages(s, page_size)`, optional: needed for `PrefixLimits::page`.
+/// - `free_cells()`, `cells_needed(batch)`, `cells_freed_by(s)`, `set_evictable(snapshot, evictable)` and
+///   `evictable_cells()`, optional, as `Cache` has them: needed for `PrefixTree::evictable`.
 /// - `visit_cells(s, f)`, optional, as `Cache` has it: `insert` then finds tokens that share a position.
 // clang-format off
 template <class M>

@@ -23,6 +23,7 @@
 #include <cellar/recurrent/state_snapshot.hpp>
 
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <source_location>
 #include <span>
@@ -274,6 +275,11 @@ public:
 
     int layers(Where where = Where::current()) const { return shape(where).layers(); }
     std::int32_t sequences(Where where = Where::current()) const { return limits(where).sequences; }
+
+    /// How many more snapshots can be in place: slots for snapshots that are free. (`begin` never lacks a slot.) O(1).
+    std::int32_t free_snapshots(Where where = Where::current()) const {
+        return limits(where).snapshots - static_cast<std::int32_t>(std::ssize(table(where).snapshots().in_place()));
+    }
 
     /// All slots, free or not.
     Slot slots(Where where = Where::current()) const { return table(where).slots().slots(); }

@@ -145,6 +145,16 @@ public:
         return next;
     }
 
+    /// The least that members with cells answer to f(member).
+    template <class F>
+    Cell fewest(F f) const {
+        return fewest_of(*this, f);
+    }
+    template <class F>
+    Cell fewest(F f) {
+        return fewest_of(*this, f);
+    }
+
     /// False if all members that are there have inputs of an encoder.
     bool counts_tokens() const {
         return !all_of([](const auto& m, auto) { return !detail::counts_tokens(m); });
@@ -201,6 +211,16 @@ public:
 
 private:
     static constexpr std::index_sequence_for<Members...> indices{};
+
+    template <class Self, class F>
+    static Cell fewest_of(Self& self, F f) {
+        Cell fewest = INT32_MAX;
+        self.for_each([&](auto& m) {
+            if constexpr (counts_cells<std::remove_const_t<std::remove_reference_t<decltype(m)>>>)
+                fewest = std::min(fewest, Cell{f(m)});
+        });
+        return fewest;
+    }
 
     // What the operation is for a member.
     template <int I, class M, class Operation>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/batch.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/memory/layer_name.hpp>
 
@@ -46,6 +47,24 @@ bool frees_together(M& m, ForEach for_each, Sequence s, int member) {
     } else {
         return false;
     }
+}
+
+/// A memory with cells says how many are free.
+template <class M>
+concept counts_cells = requires(M& m, const Batch& batch, Sequence s) {
+    m.free_cells();
+    m.cells_needed(batch);
+    m.cells_freed_by(s);
+};
+/// It may also count the cells that become free when all snapshots go that can be evicted.
+template <class M>
+concept counts_evictable = counts_cells<M> && requires(const M& m) {
+    m.evictable_cells();
+};
+/// Whether a prefix tree gives up this snapshot when it is asked to.
+template <class M, class Snapshot>
+void set_evictable(M& m, Snapshot& snapshot, bool evictable) noexcept {
+    if constexpr (requires { m.set_evictable(snapshot, evictable); }) m.set_evictable(snapshot, evictable);
 }
 
 /// Bytes that this snapshot takes, in place or offloaded. Without it, 1.

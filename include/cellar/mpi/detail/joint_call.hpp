@@ -27,6 +27,7 @@ enum class JointOperation : std::int32_t {
     split,
     schedule,
     unschedule,
+    promise,
     offload,
     reload,
     defragment,
@@ -38,10 +39,9 @@ enum class JointOperation : std::int32_t {
 };
 
 inline const char* name_of(JointOperation operation) {
-    constexpr const char* names[] = {"nothing",  "begin",      "reserve", "copy_prefix", "remove",
-                                     "snapshot", "restore",    "rewind",  "merge",       "split",
-                                     "schedule", "unschedule", "offload", "reload",      "defragment",
-                                     "compare",  "commit",     "drop",    "attend",      "end"};
+    constexpr const char* names[] = {"nothing",  "begin",      "reserve", "copy_prefix", "remove",     "snapshot", "restore",
+                                     "rewind",   "merge",      "split",   "schedule",    "unschedule", "promise",  "offload",
+                                     "reload",   "defragment", "compare", "commit",      "drop",       "attend",   "end"};
     return names[static_cast<std::size_t>(operation)];
 }
 
@@ -122,6 +122,9 @@ inline JointCall call_of(const op::Schedule& schedule) {
 }
 inline JointCall call_of(const op::Unschedule& schedule) {
     return joint_call(JointOperation::unschedule, schedule.sequence.value, schedule.position.value);
+}
+inline JointCall call_of(const op::Promise& promise) {
+    return joint_call(JointOperation::promise, promise.sequence.value, promise.tokens);
 }
 inline JointCall call_of(const op::Defragment&) {
     return joint_call(JointOperation::defragment);

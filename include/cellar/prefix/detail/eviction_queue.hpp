@@ -112,6 +112,7 @@ struct EvictionQueues {
     EvictionQueue in_place; ///< can be offloaded or evicted
     EvictionQueue needed;   ///< in place, can be offloaded: snapshots that are offloaded begin where these end
     EvictionQueue offloaded;
+    std::int64_t pins = 0; ///< of all nodes
 
     /// Room for `nodes` nodes, in all. O(1) amortised.
     void reserve(std::size_t nodes) {

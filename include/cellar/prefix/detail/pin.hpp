@@ -47,12 +47,14 @@ public:
 
 private:
     void enter(Evictable& node) noexcept {
+        ++node.queues->pins;
         node_ = &node;
         next_ = node.pins;
         if (next_ != nullptr) next_->previous_ = this;
         node.pins = this;
     }
     void leave() noexcept {
+        --node_->queues->pins;
         (previous_ != nullptr ? previous_->next_ : node_->pins) = next_;
         if (next_ != nullptr) next_->previous_ = previous_;
         node_ = nullptr;

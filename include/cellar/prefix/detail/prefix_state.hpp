@@ -116,6 +116,23 @@ public:
                || (refusal.sequence.value >= 0 && make_room_together(refusal, refusal.sequence));
     }
 
+    /// How many more cells would be free if everything went that is not pinned. O(1), or O(nodes + words of 64 cells
+    /// that pinned prefixes span) while there are pins.
+    Cell evictable() noexcept requires(counts_evictable<M>) {
+        const auto mark = [&](bool evictable) {
+            if (nodes_.queues().pins == 0) return;
+            nodes_.for_each([&](Node& pinned) {
+                if (pinned.pins == nullptr) return;
+                for (Node* node = &pinned; node != nullptr; node = node->base)
+                    if (node->snapshot) set_evictable(memory_, *node->snapshot, evictable);
+            });
+        };
+        mark(false);
+        const Cell cells = memory_.evictable_cells();
+        mark(true);
+        return cells;
+    }
+
     /// Evicts the least useful node. Returns false if there is none that is not held.
     bool evict() {
         Node* const offloaded = least_of(nodes_.queues().offloaded);
@@ -369,6 +386,7 @@ private:
 
     // After a node got a snapshot: it needs that of the node above it that ends where its own begins.
     void settle(Node& node) noexcept {
+        set_evictable(memory_, *node.snapshot, true);
         remove_bytes(node);
         add_bytes(node);
         Node* const before = node.base;
@@ -396,6 +414,7 @@ private:
             auto snapshot = snapshot_keeping_schedule(memory_, s, node->snapshot->from(), Position{node->end});
             if (!snapshot || snapshot->from() != node->snapshot->from()) return;
             *node->snapshot = *std::move(snapshot);
+            set_evictable(memory_, *node->snapshot, true);
             move(*node, false);
             ++counters_.reloads;
         }
