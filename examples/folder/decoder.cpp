@@ -169,7 +169,7 @@ void Decoder::read_feed_forward(const ModelFolder& folder, const std::string& at
 }
 
 std::int64_t Decoder::memory_bytes(const models::MemoryLimits& limits) const {
-    return value_of(models::memory_bytes<Memory>(model_, limits));
+    return value_of(models::bytes<Memory>(model_, limits));
 }
 Memory Decoder::make_memory(const models::MemoryLimits& limits) const {
     return value_of(models::make_memory<Memory>(model_, limits));

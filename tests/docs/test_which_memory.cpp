@@ -179,10 +179,10 @@ TEST_CASE("hybrids") {
 
 TEST_CASE("a model that a user describes") {
     // [mine]
-    auto memory = MyModel::make({.sequences = 2, .capacity = 1024, .batch = 64});
+    auto memory = MyModel::make({.attention = {.sequences = 2, .capacity = 1024, .batch = 64}});
     // [/mine]
     CHECK(memory.layers() == 24);
-    CHECK(memory.bytes() == models::total_bytes(my_model, {.sequences = 2, .capacity = 1024, .batch = 64}));
+    CHECK(memory.bytes() == models::bytes(my_model, {.attention = {.sequences = 2, .capacity = 1024, .batch = 64}}));
 }
 
 } // namespace test_which_memory

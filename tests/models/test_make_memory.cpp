@@ -60,9 +60,9 @@ template <class M>
 std::string refusal_of(const RunTimeDescription& model) {
     const MemoryLimits limits{.attention = {.capacity = 8}};
     const auto made = make_memory<M>(model, limits);
-    const auto bytes = memory_bytes<M>(model, limits);
-    CHECK(made.has_value() == bytes.has_value());
-    if (!made && !bytes) CHECK(made.error().message == bytes.error().message);
+    const auto size = bytes<M>(model, limits);
+    CHECK(made.has_value() == size.has_value());
+    if (!made && !size) CHECK(made.error().message == size.error().message);
     return made ? "none" : made.error().message;
 }
 
@@ -96,8 +96,8 @@ TEST_CASE("every published model has a memory at run time, of as many bytes as i
         }
         const auto made = make_memory<Memory>(model, limits);
         REQUIRE_MESSAGE(made, made.error().message);
-        CHECK(made->bytes() == M::make(limits.attention, limits.states).bytes());
-        CHECK(memory_bytes<Memory>(model, limits).value() == made->bytes());
+        CHECK(made->bytes() == M::make(limits).bytes());
+        CHECK(bytes<Memory>(model, limits).value() == made->bytes());
         CHECK(made->layers() == M::description.layers);
         for (int layer = 0; layer < made->layers(); ++layer) {
             const LayerKind kind = M::description.kind(layer);
@@ -113,7 +113,7 @@ TEST_CASE("a memory of one type has all layers") {
     const auto cache = make_memory<Full>(model, limits);
     REQUIRE(cache);
     CHECK(cache->layers() == 32);
-    CHECK(cache->bytes() == memory_bytes<Full>(model, limits).value());
+    CHECK(cache->bytes() == bytes<Full>(model, limits).value());
     CHECK(refusal_of<Full>(at_run_time(gemma3_4b))
           == "layer 0 is sliding, of 1024 tokens, with rotary pairs as in GPT-NeoX, and no member of the memory takes "
              "such a layer");
@@ -159,7 +159,7 @@ TEST_CASE("each kind may have limits of its own, with the sequences and the batc
     CHECK(memory->member<Sliding>().limits().batch == 5);
     CHECK(memory->member<ShortConvolution>().limits().batch == 5);
     CHECK(memory->member<ShortConvolution>().limits().rollback == 2);
-    CHECK(memory->bytes() == memory_bytes<Memory>(model, limits).value());
+    CHECK(memory->bytes() == bytes<Memory>(model, limits).value());
 
     const auto by_default = make_memory<Memory>(model, {.attention = limits.attention});
     CHECK(by_default->member<Sliding>().cells() == 3 * (4 + 1) + 5); // never full
@@ -264,21 +264,21 @@ TEST_CASE("the bytes of states equal those that are allocated") {
         const MemoryLimits limits{.attention = {.sequences = 3, .batch = 2}, .states = states};
         const auto made = make_memory<MambaTwo>(model, limits);
         REQUIRE(made);
-        CHECK(made->bytes() == memory_bytes<MambaTwo>(model, limits).value());
+        CHECK(made->bytes() == bytes<MambaTwo>(model, limits).value());
     }
 }
 
 TEST_CASE("the most cells for a number of bytes") {
     const RunTimeDescription model = model_of({full_layer(), sliding_layer(4)});
     const MemoryLimits limits{.attention = {.sequences = 2, .batch = 3, .padding = 4}};
-    for (const std::int64_t bytes : {3000, 4095, 4096, 100000}) {
-        const auto cells = largest_cells<Memory>(model, limits, bytes);
+    for (const std::int64_t most : {3000, 4095, 4096, 100000}) {
+        const auto cells = largest_cells<Memory>(model, limits, most);
         REQUIRE(cells);
         MemoryLimits found = limits;
         found.attention.cells = *cells;
-        CHECK(memory_bytes<Memory>(model, found).value() <= bytes);
+        CHECK(bytes<Memory>(model, found).value() <= most);
         ++found.attention.cells;
-        CHECK(memory_bytes<Memory>(model, found).value() > bytes);
+        CHECK(bytes<Memory>(model, found).value() > most);
     }
     const auto in_both = [&](std::int32_t cells) { // sliding layers keep as much
         MemoryLimits both = limits;

@@ -147,10 +147,10 @@ TEST_CASE("memories are made by the name of a model") {
     static_assert(std::is_same_v<decltype(qwen), models::Qwen3_8B::Memory<>>); // only one kind of layers
 
     using Gemma = models::Gemma3_4B; // its pattern is SSSSSF
-    Gemma::Memory<> gemma = Gemma::make(limits);
+    Gemma::Memory<> gemma = Gemma::make({.attention = limits});
     static_assert(Gemma::Memory<>::place(11) == cellar::LayerPlace{.member = 1, .layer = 1});
     CHECK(gemma.member<Gemma::Full<>>().shape().layers == 5);
-    CHECK(gemma.bytes() == models::total_bytes(models::gemma3_4b, limits));
+    CHECK(gemma.bytes() == models::bytes(models::gemma3_4b, {.attention = limits}));
 
     auto states = models::Mamba2_2_7B::make_recurrent({.sequences = 4, .rollback = 1});
     static_assert(std::is_same_v<decltype(states), models::Mamba2_2_7B::Memory<>>);
@@ -235,7 +235,7 @@ TEST_CASE("a sliding memory forgets tokens outside its model's window") {
 
 TEST_CASE("a pass visits two kinds of layers, and states are named by their index in the description") {
     using M = Lfm2_1_2B; // RRFRRFRRFRFRFRFR
-    auto memory = M::make({.sequences = 2, .capacity = 4, .batch = 3}, {.rollback = 1});
+    auto memory = M::make({.attention = {.sequences = 2, .capacity = 4, .batch = 3}, .states = {.rollback = 1}});
     CHECK(memory.member<M::Recurrent<>>().limits().rollback == 1);
     CHECK(memory.member<M::Recurrent<>>().limits().sequences == 2);
     auto pass = memory.begin({positions, sequences});

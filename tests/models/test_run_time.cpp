@@ -32,7 +32,7 @@ std::int64_t load(const std::string& text, std::int64_t budget) {
         return 1;
     }
     const models::MemoryLimits limits{.attention = {.sequences = 4, .capacity = 4096, .batch = 512}};
-    const auto bytes = models::memory_bytes<Memory>(*model, limits); // before anything is allocated
+    const auto bytes = models::bytes<Memory>(*model, limits); // before anything is allocated
     if (!bytes || *bytes > budget) return 1;
     auto memory = models::make_memory<Memory>(*model, limits);
     // [/use]

@@ -54,12 +54,13 @@ TEST_CASE("cache_bytes equals the bytes that a cache allocates") {
     }
 }
 
-TEST_CASE("every model's memory can be made, and allocates total_bytes") {
+TEST_CASE("every model's memory can be made, and allocates as many bytes as computed") {
     for_each_model([]<class M>(M) {
         CAPTURE(std::string{M::description.name});
-        for (const CacheLimits& limits :
-             {CacheLimits{.sequences = 2, .capacity = 8, .batch = 3}, CacheLimits{.capacity = 8, .batch = 3}})
-            CHECK(M::make(limits).bytes() == total_bytes(M::description, limits));
+        for (const MemoryLimits& limits :
+             {MemoryLimits{.attention = {.sequences = 2, .capacity = 8, .batch = 3}},
+              MemoryLimits{.attention = {.capacity = 8, .batch = 3}, .states = {.rollback = 2, .snapshots = 3}}})
+            CHECK(M::make(limits).bytes() == bytes(M::description, limits));
     });
 }
 
@@ -69,7 +70,7 @@ TEST_CASE("a window shorter than the capacity also needs cells for a batch") {
     const auto full = GptOss_20B::make<LayerKind::full>(limits);
     CHECK(sliding.cells() == 2 * (128 + 1) + 5); // with several sequences, each keeps one token more
     CHECK(full.cells() == 2 * 1000);
-    CHECK(total_bytes(gpt_oss_20b, limits) == sliding.bytes() + full.bytes());
+    CHECK(bytes(gpt_oss_20b, {.attention = limits}) == sliding.bytes() + full.bytes());
 }
 
 // Llama 3.1 8B: a token is a key and a value of 8 heads * 128 elements * 2 bytes in each of 32 layers,
@@ -77,7 +78,7 @@ TEST_CASE("a window shorter than the capacity also needs cells for a batch") {
 TEST_CASE("sizes computed by hand: Llama 3.1 8B") {
     CHECK(bytes_per_token(llama31_8b) == 131072);
     CHECK(bytes_per_sequence(llama31_8b) == 0);
-    CHECK(total_bytes(llama31_8b, {.capacity = 131072}) == 17179869184);
+    CHECK(bytes(llama31_8b, {.attention = {.capacity = 131072}}) == 17179869184);
 }
 
 // Gemma 3 4B: a token is 2 * 4 heads * 256 elements * 2 bytes = 4096 bytes per layer. Layers 5, 11, 17, 23 and 29 of 34
@@ -86,7 +87,23 @@ TEST_CASE("sizes computed by hand: Llama 3.1 8B") {
 TEST_CASE("sizes computed by hand: Gemma 3 4B") {
     CHECK(bytes_per_token(gemma3_4b) == 20480);
     CHECK(bytes_per_sequence(gemma3_4b) == 121634816);
-    CHECK(total_bytes(gemma3_4b, {.capacity = 131072, .batch = 1}) == 2806108160);
+    CHECK(bytes(gemma3_4b, {.attention = {.capacity = 131072, .batch = 1}}) == 2806108160);
+}
+
+// 16 sequences, 131072 full cells, passes of 512 tokens: 5 * 4096 * 131072 + 29 * 4096 * (16 * (1024 + 1) + 512)
+// = 2684354560 + 2008875008 = 4693229568: with several sequences, each window keeps one token more. If sliding layers
+// had as many cells as full ones, it would be 34 * 4096 * 131072 = 18253611008.
+TEST_CASE("sliding layers have as many cells as their window needs, however many the full ones have") {
+    constexpr MemoryLimits limits{.attention = {.sequences = 16, .cells = 131072, .batch = 512}};
+    static_assert(bytes(gemma3_4b, limits) == 4693229568);
+    const MemoryLimits small{.attention = {.sequences = 3, .cells = 64, .batch = 5}};
+    const auto memory = GptOss_20B::make(small);
+    CHECK(memory.member<GptOss_20B::Full<>>().cells() == 64);
+    CHECK(memory.member<GptOss_20B::Sliding<>>().cells() == 3 * 64); // as long as a sequence can get
+    const auto own = GptOss_20B::make({.attention = small.attention, .sliding = CacheLimits{.cells = 50}});
+    CHECK(own.member<GptOss_20B::Sliding<>>().cells() == 50);
+    const auto kept = GptOss_20B::make({.attention = {.capacity = 1000, .batch = 1}, .window = {.retention = 200}});
+    CHECK(kept.member<GptOss_20B::Sliding<>>().cells() == 200 + 1);
 }
 
 // DeepSeek-V3: a token is 512 + 64 elements of 2 bytes in each of 61 layers, without values: 576 * 2 * 61 = 70272.
@@ -95,7 +112,7 @@ TEST_CASE("sizes computed by hand: Gemma 3 4B") {
 TEST_CASE("sizes computed by hand: DeepSeek-V3") {
     CHECK(bytes_per_token(deepseek_v3) == 70272);
     CHECK(bytes_per_sequence(deepseek_v3) == 0);
-    CHECK(total_bytes(deepseek_v3, {.capacity = 131072}) == 9210691584);
+    CHECK(bytes(deepseek_v3, {.attention = {.capacity = 131072}}) == 9210691584);
 }
 
 // Mamba 2 2.7B: 2 * 2560 = 5120 elements are 80 heads of 64. The convolution of 4 keeps 3 * (5120 + 2 * 128) = 16128
@@ -106,8 +123,8 @@ TEST_CASE("sizes computed by hand: Mamba 2 2.7B") {
     CHECK(bytes_per_token(mamba2_2_7b) == 0);
     CHECK(bytes_per_sequence(mamba2_2_7b) == 171900928);
     CHECK(bytes_per_sequence<StandardV<bf16>, half>(mamba2_2_7b) == 171900928 / 2);
-    CHECK(total_bytes(mamba2_2_7b, {.capacity = 131072}) == 346487808);
-    CHECK(total_bytes(mamba2_2_7b, {.sequences = 8, .capacity = 1, .batch = 3})
+    CHECK(bytes(mamba2_2_7b, {.attention = {.capacity = 131072}}) == 346487808);
+    CHECK(bytes(mamba2_2_7b, {.attention = {.sequences = 8, .capacity = 1, .batch = 3}})
           == (8 + 3) * std::int64_t{171900928} + 8 * 671488 * 4);
 }
 

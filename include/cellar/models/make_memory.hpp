@@ -202,7 +202,7 @@ ModelResult<Memory> make_memory(const RunTimeDescription& model, const MemoryLim
 /// the limits. If they have `initial_cells`, it is the value after the memory has grown to all its cells. Refuses as
 /// `make_memory` does.
 template <class Memory>
-ModelResult<std::int64_t> memory_bytes(const RunTimeDescription& model, const MemoryLimits& limits) {
+ModelResult<std::int64_t> bytes(const RunTimeDescription& model, const MemoryLimits& limits) {
     const typename detail::MemoryMaker<Memory>::Divided divided{model};
     if (std::string refusal = detail::refusal_of<Memory>(divided); !refusal.empty())
         return ModelError{std::move(refusal)};

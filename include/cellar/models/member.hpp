@@ -3,43 +3,25 @@
 
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/contract.hpp>
-#include <cellar/base/named_only.hpp>
 #include <cellar/cache/cache.hpp>
 #include <cellar/cache/sizes.hpp>
 #include <cellar/element/storage_format.hpp>
 #include <cellar/models/detail/state_extents.hpp>
+#include <cellar/models/memory_limits.hpp>
 #include <cellar/models/run_time_description.hpp>
 #include <cellar/recurrent/recurrent_memory.hpp>
 #include <cellar/recurrent/sizes.hpp>
 #include <cellar/shift/rope_shift.hpp>
 #include <cellar/shift/shift.hpp>
-#include <cellar/window/chunked_attention.hpp>
-#include <cellar/window/full_causal.hpp>
-#include <cellar/window/sliding_window.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace cellar::models {
-
-/// How much the memories of a model hold.
-struct MemoryLimits {
-    NamedOnly named_only{};
-    /// Of full layers. Its sequences and batch are those of all members.
-    CacheLimits attention{};
-    /// Of sliding and of chunked layers. Without it, they have the capacity, padding and placement of `attention`, and
-    /// as many cells as never become full.
-    std::optional<CacheLimits> sliding{};
-    std::optional<CacheLimits> chunked{};
-    StateLimits states{};   ///< of recurrent layers
-    WindowOptions window{}; ///< of sliding and chunked layers; a retention below a window's width stands for the width
-};
 
 /// The layers of one member. Here, `shares_layer` is the index of a layer of the member.
 using MemberLayers = std::vector<LayerDescription>;
@@ -57,37 +39,7 @@ template <class M>
 struct MemberFor;
 
 namespace detail {
-
-// ---- what a window is for
-
-template <class Window>
-struct WindowFor;
-template <>
-struct WindowFor<FullCausal> {
-    static constexpr LayerKind kind = LayerKind::full;
-    static bool takes(std::int32_t) { return true; }
-    static FullCausal make(std::int32_t, const WindowOptions&) { return {}; }
-};
-template <class Window, LayerKind Kind, std::int32_t Width>
-struct WindowOfWidth {
-    static constexpr LayerKind kind = Kind;
-    static bool takes(std::int32_t width) { return Width == dynamic_width || width == Width; }
-    static Window make(std::int32_t width, WindowOptions options) {
-        if (options.retention != 0) options.retention = std::max(options.retention, width);
-        if constexpr (Width == dynamic_width) {
-            return Window{width, options};
-        } else {
-            return Window{options};
-        }
-    }
-};
-template <std::int32_t Width>
-struct WindowFor<SlidingWindow<Width>> : WindowOfWidth<SlidingWindow<Width>, LayerKind::sliding, Width> {};
-template <std::int32_t Size>
-struct WindowFor<ChunkedAttention<Size>> : WindowOfWidth<ChunkedAttention<Size>, LayerKind::chunked, Size> {};
-
-// ---- what a shift is for
-
+/// Which keys a shift rotates, and that shift with the frequencies of layers.
 template <class Shift>
 struct ShiftFor { // one that rotates no key
     static bool takes(Pairing pairing) { return !Shift::possible || pairing == Pairing::none; }
@@ -139,19 +91,6 @@ bool fits_format(int dim) {
         return dim % cellar::detail::values_per_unit<Format> == 0 && (scale == whole_head || dim % scale == 0)
                && dim % cellar::detail::values_per_rotation<Format> == 0 && dim <= cellar::detail::max_encoded_dim;
     }
-}
-
-inline CacheLimits limits_of(LayerKind kind, const MemoryLimits& limits) {
-    const auto& own = kind == LayerKind::sliding ? limits.sliding : limits.chunked;
-    if (kind == LayerKind::full) return limits.attention;
-    CacheLimits found = own ? *own : limits.attention;
-    if (!own) {
-        found.capacity = cellar::detail::planned_capacity(limits.attention);
-        found.cells = found.initial_cells = 0;
-    }
-    found.sequences = limits.attention.sequences;
-    found.batch = cellar::detail::planned_batch(limits.attention);
-    return found;
 }
 
 } // namespace detail
@@ -210,21 +149,14 @@ struct MemberFor<RecurrentMemory<States<Tags...>, Backend>> {
     static std::string objection(const MemberLayers&) { return {}; }
 
     static std::int64_t bytes(const MemberLayers& layers, const MemoryLimits& limits) {
-        return state_bytes<States<Tags...>>(shape(layers), state_limits(limits));
+        return state_bytes<States<Tags...>>(shape(layers), detail::state_limits_of(limits));
     }
 
     static Memory make(const MemberLayers& layers, const MemoryLimits& limits) {
-        return Memory{shape(layers), state_limits(limits)};
+        return Memory{shape(layers), detail::state_limits_of(limits)};
     }
 
 private:
-    static StateLimits state_limits(const MemoryLimits& limits) {
-        StateLimits found = limits.states;
-        found.sequences = limits.attention.sequences;
-        found.batch = cellar::detail::planned_batch(limits.attention);
-        return found;
-    }
-
     static StateShape shape(const MemberLayers& layers) {
         std::vector<std::vector<StateExtents>> all;
         for (const LayerDescription& layer : layers) {

@@ -9,15 +9,16 @@
 #include <cellar/models/attention.hpp>
 #include <cellar/models/description.hpp>
 #include <cellar/models/detail/state_extents.hpp>
+#include <cellar/models/memory_limits.hpp>
 #include <cellar/models/recurrent.hpp>
 #include <cellar/models/windowed.hpp>
 #include <cellar/recurrent/recurrent_memory.hpp>
+#include <cellar/recurrent/sizes.hpp>
 #include <cellar/shift/rope_shift.hpp>
 #include <cellar/shift/unrotated_shift.hpp>
 #include <cellar/window/full_causal.hpp>
 #include <cellar/window/sliding_window.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -111,21 +112,22 @@ constexpr std::int64_t bytes_per_sequence(const Description& model) {
            + model.count(LayerKind::recurrent) * model.state_elements() * std::int64_t{sizeof(State)};
 }
 
-/// The value of `bytes` for a model's memories with these limits, without rollback and checkpoints. It also counts room
-/// for a batch in addition to each window; a second state for each sequence of a batch, because a pass does not
-/// overwrite the state that it reads; and gathered rows for the states of one layer.
+/// The value of `bytes` of a model's memories with these limits, without making them.
 template <LayoutPolicy Layout = StandardV<bf16>, Element State = float>
-constexpr std::int64_t total_bytes(const Description& model, const CacheLimits& limits) {
-    const std::int64_t slots = limits.sequences + std::min(cellar::detail::planned_batch(limits), limits.sequences);
-    const int recurrent = model.count(LayerKind::recurrent);
-    const std::int64_t states = recurrent == 0 ? 0 : slots * recurrent + limits.sequences;
-    std::int64_t sum = states * model.state_elements() * std::int64_t{sizeof(State)};
+constexpr std::int64_t bytes(const Description& model, const MemoryLimits& limits) {
+    std::int64_t sum = 0;
     if (const int layers = model.count(LayerKind::full); layers != 0)
-        sum += layers * layer_bytes<Layout>(model.full.shape, cellar::detail::cells_for<Layout>(limits));
-    if (const int layers = model.count(LayerKind::sliding); layers != 0)
-        sum += layers
-               * layer_bytes<Layout>(model.sliding.shape,
-                                     cellar::detail::cells_for<Layout>(limits, SlidingWindow<>{model.sliding.window}));
+        sum += layers * layer_bytes<Layout>(model.full.shape, cellar::detail::cells_for<Layout>(limits.attention));
+    if (const int layers = model.count(LayerKind::sliding); layers != 0) {
+        const auto window = detail::WindowFor<SlidingWindow<>>::make(model.sliding.window, limits.window);
+        const CacheLimits own = detail::limits_of(LayerKind::sliding, limits);
+        sum += layers * layer_bytes<Layout>(model.sliding.shape, cellar::detail::cells_for<Layout>(own, window));
+    }
+    if (const int layers = model.count(LayerKind::recurrent); layers != 0) {
+        const StateLimits own = detail::state_limits_of(limits);
+        for (int i = 0; i < model.states(); ++i)
+            sum += cellar::detail::tensor_bytes<State>(detail::extents_of(model.state[i]), layers, own);
+    }
     return sum;
 }
 
@@ -212,33 +214,30 @@ struct Model {
         return Recurrent<Backend, E>{state_shape(), limits, std::move(backend)};
     }
 
-    /// Makes the memory of all layers. Each member gets a default-constructed backend. The states' sequences and batch
-    /// are those of `limits`.
+    /// Makes the memory of all layers. Each member gets a default-constructed backend.
     template <BackendPolicy Backend = HostBackend, LayoutPolicy Layout = StandardV<bf16>>
-    static Memory<Backend, Layout> make(const CacheLimits& limits, StateLimits states = {}) {
-        states.sequences = limits.sequences;
-        states.batch = cellar::detail::planned_batch(limits);
-        return make_whole<Backend, Layout>(limits, states, detail::KindsOf<Model>{});
+    static Memory<Backend, Layout> make(const MemoryLimits& limits) {
+        return make_whole<Backend, Layout>(limits, detail::KindsOf<Model>{});
     }
 
 private:
     template <LayerKind Kind, class Backend, class Layout>
-    static auto make_one(const CacheLimits& limits, const StateLimits& states) {
+    static auto make_one(const MemoryLimits& limits) {
         using One = typename detail::OfKind<Model, Kind, Backend, Layout>::type;
         if constexpr (Kind == LayerKind::recurrent) {
-            return One{state_shape(), states};
+            return One{state_shape(), detail::state_limits_of(limits)};
         } else {
-            return One{shape<Kind>(), limits, Window<Kind>{}, shift<Kind>()};
+            const auto window = detail::WindowFor<Window<Kind>>::make(TheModel.attention(Kind).window, limits.window);
+            return One{shape<Kind>(), detail::limits_of(Kind, limits), window, shift<Kind>()};
         }
     }
 
     template <class Backend, class Layout, LayerKind... Kinds>
-    static Memory<Backend, Layout> make_whole(const CacheLimits& limits, const StateLimits& states,
-                                              detail::KindList<Kinds...>) {
+    static Memory<Backend, Layout> make_whole(const MemoryLimits& limits, detail::KindList<Kinds...>) {
         if constexpr (detail::is_one_kind<Model>) {
-            return make_one<TheModel.kind(0), Backend, Layout>(limits, states);
+            return make_one<TheModel.kind(0), Backend, Layout>(limits);
         } else {
-            return Memory<Backend, Layout>{TheModel.layers, make_one<Kinds, Backend, Layout>(limits, states)...};
+            return Memory<Backend, Layout>{TheModel.layers, make_one<Kinds, Backend, Layout>(limits)...};
         }
     }
 };

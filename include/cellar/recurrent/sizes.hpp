@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/recurrent/detail/state_book.hpp>
 #include <cellar/recurrent/detail/state_store.hpp>
 #include <cellar/recurrent/state_limits.hpp>
 #include <cellar/recurrent/state_shape.hpp>
@@ -27,9 +26,16 @@ std::int64_t tensor_bytes(const StateShape& shape, int tensor, std::int64_t slot
     return bytes + largest * sequences * static_cast<std::int64_t>(sizeof(E));
 }
 
+/// The same, of layers that are alike.
+template <Element E>
+constexpr std::int64_t tensor_bytes(const StateExtents& extents, int layers, const StateLimits& limits) {
+    return slot_count(limits) * layers * row_bytes<E>(extents)
+           + extents.elements() * limits.sequences * std::int64_t{sizeof(E)};
+}
+
 template <StateTag... Tags>
 std::int64_t state_bytes(States<Tags...>, const StateShape& shape, const StateLimits& limits) {
-    const std::int64_t slots = StateBook::count_slots(resolved_limits(limits));
+    const std::int64_t slots = slot_count(resolved_limits(limits));
     int tensor = 0;
     std::int64_t bytes = 0;
     ((bytes += tensor_bytes<Tags>(shape, tensor++, slots, limits.sequences)), ...);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/contract.hpp>
 #include <cellar/base/named_only.hpp>
+#include <cellar/base/slot_copy.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -44,6 +46,30 @@ namespace detail {
 constexpr StateLimits resolved_limits(StateLimits limits) {
     if (limits.batch == 0) limits.batch = std::max(512, limits.sequences);
     return limits;
+}
+
+/// The slots for checkpoints: those that are kept, and room for those that a pass writes.
+constexpr std::int64_t checkpoint_slots(const StateLimits& limits) {
+    const std::int64_t kept = limits.checkpoints;
+    return kept == 0 ? 0 : kept + std::max<std::int64_t>(1, kept / 3);
+}
+
+/// The slots of a memory with these limits, which are checked.
+constexpr Slot slot_count(const StateLimits& limits) {
+    CELLAR_EXPECTS(limits.sequences > 0, "limits: ", limits.sequences, " sequences, expected at least 1");
+    CELLAR_EXPECTS(limits.batch > 0, "limits: a batch of ", limits.batch, ", expected 0 or more");
+    CELLAR_EXPECTS(limits.rollback >= 0, "limits: a rollback of ", limits.rollback, ", expected 0 or more");
+    CELLAR_EXPECTS(limits.checkpoint_interval >= 0, "limits: a checkpoint_interval of ", limits.checkpoint_interval,
+                   ", expected 0 or more");
+    CELLAR_EXPECTS(limits.snapshots >= 0, "limits: ", limits.snapshots, " snapshots, expected 0 or more");
+    CELLAR_EXPECTS(limits.checkpoints >= 0, "limits: ", limits.checkpoints, " checkpoints, expected 0 or more");
+    CELLAR_EXPECTS(limits.checkpoint_interval == 0 || limits.checkpoints > 0, "limits: a checkpoint_interval of ",
+                   limits.checkpoint_interval, " and no checkpoints, expected at least 1");
+    const std::int64_t kept = std::int64_t{limits.sequences} * (std::int64_t{limits.rollback} + 1);
+    const std::int64_t slots =
+        kept + std::min<std::int64_t>(limits.batch, kept) + checkpoint_slots(limits) + limits.snapshots;
+    CELLAR_EXPECTS(slots <= INT32_MAX, "limits: ", slots, " slots, expected at most ", INT32_MAX);
+    return static_cast<Slot>(slots);
 }
 
 } // namespace detail

@@ -7,7 +7,7 @@
 namespace cellar::models::detail {
 
 /// For the constructor of a memory.
-inline cellar::StateExtents extents_of(const StateDescription& tensor) {
+constexpr cellar::StateExtents extents_of(const StateDescription& tensor) {
     const auto& n = tensor.extents;
     const int rank = tensor.rank();
     return rank == 1   ? cellar::StateExtents{n[0]}

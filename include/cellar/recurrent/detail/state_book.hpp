@@ -37,7 +37,7 @@ namespace cellar::detail {
 class StateBook {
 public:
     explicit StateBook(const StateLimits& limits)
-        : table_{limits, count_slots(limits)},
+        : table_{limits, slot_count(limits)},
           batch_sequences_{limits.sequences, limits.batch},
           micro_batches_{limits.sequences, limits.batch},
           choosing_{static_cast<std::size_t>(std::min(limits.sequences, limits.batch))},
@@ -120,24 +120,6 @@ public:
     void drop() noexcept {
         for (std::size_t i = kept_points_.size(); i-- > 0;) table_.slots().give_back(kept_points_[i].slot);
         clear();
-    }
-
-    /// The slots of a memory with these limits, which are checked.
-    static Slot count_slots(const StateLimits& limits) {
-        CELLAR_EXPECTS(limits.sequences > 0, "limits: ", limits.sequences, " sequences, expected at least 1");
-        CELLAR_EXPECTS(limits.batch > 0, "limits: a batch of ", limits.batch, ", expected 0 or more");
-        CELLAR_EXPECTS(limits.rollback >= 0, "limits: a rollback of ", limits.rollback, ", expected 0 or more");
-        CELLAR_EXPECTS(limits.checkpoint_interval >= 0, "limits: a checkpoint_interval of ", limits.checkpoint_interval,
-                       ", expected 0 or more");
-        CELLAR_EXPECTS(limits.snapshots >= 0, "limits: ", limits.snapshots, " snapshots, expected 0 or more");
-        CELLAR_EXPECTS(limits.checkpoints >= 0, "limits: ", limits.checkpoints, " checkpoints, expected 0 or more");
-        CELLAR_EXPECTS(limits.checkpoint_interval == 0 || limits.checkpoints > 0, "limits: a checkpoint_interval of ",
-                       limits.checkpoint_interval, " and no checkpoints, expected at least 1");
-        const std::int64_t kept = std::int64_t{limits.sequences} * (std::int64_t{limits.rollback} + 1);
-        const std::int64_t slots =
-            kept + std::min<std::int64_t>(limits.batch, kept) + StateTable::checkpoint_slots(limits) + limits.snapshots;
-        CELLAR_EXPECTS(slots <= INT32_MAX, "limits: ", slots, " slots, expected at most ", INT32_MAX);
-        return static_cast<Slot>(slots);
     }
 
 private:

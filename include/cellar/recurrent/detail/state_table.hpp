@@ -30,12 +30,6 @@ namespace cellar::detail {
 /// always allocate, and say whether they did; not before they refuse.
 class StateTable {
 public:
-    /// The slots for checkpoints: those that are kept, and room for those that a pass writes.
-    static constexpr std::int64_t checkpoint_slots(const StateLimits& limits) {
-        const std::int64_t kept = limits.checkpoints;
-        return kept == 0 ? 0 : kept + std::max<std::int64_t>(1, kept / 3);
-    }
-
     StateTable(const StateLimits& limits, Slot slots)
         : limits_{limits},
           slots_{slots},

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/named_only.hpp>
+#include <cellar/cache/cache_limits.hpp>
+#include <cellar/models/description.hpp>
+#include <cellar/recurrent/state_limits.hpp>
+#include <cellar/window/chunked_attention.hpp>
+#include <cellar/window/full_causal.hpp>
+#include <cellar/window/sliding_window.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+
+namespace cellar::models {
+
+/// How much the memories of a model hold.
+struct MemoryLimits {
+    NamedOnly named_only{};
+    /// Of full layers. Its sequences and batch are those of all members.
+    CacheLimits attention{};
+    /// Of sliding and of chunked layers. Without it, they have the capacity, padding and placement of `attention`, and
+    /// as many cells as never become full.
+    std::optional<CacheLimits> sliding{};
+    std::optional<CacheLimits> chunked{};
+    StateLimits states{};   ///< of recurrent layers
+    WindowOptions window{}; ///< of sliding and chunked layers; a retention below a window's width stands for the width
+};
+
+namespace detail {
+
+/// Those of the layers of a kind with attention.
+constexpr CacheLimits limits_of(LayerKind kind, const MemoryLimits& limits) {
+    const auto& own = kind == LayerKind::sliding ? limits.sliding : limits.chunked;
+    if (kind == LayerKind::full) return limits.attention;
+    CacheLimits found = own ? *own : limits.attention;
+    if (!own) {
+        found.capacity = cellar::detail::planned_capacity(limits.attention);
+        found.cells = found.initial_cells = 0;
+    }
+    found.sequences = limits.attention.sequences;
+    found.batch = cellar::detail::planned_batch(limits.attention);
+    return found;
+}
+
+/// Those of the recurrent layers.
+constexpr StateLimits state_limits_of(const MemoryLimits& limits) {
+    StateLimits found = limits.states;
+    found.sequences = limits.attention.sequences;
+    found.batch = cellar::detail::planned_batch(limits.attention);
+    return found;
+}
+
+/// Which layers a window is for, and that window with the options of the limits.
+template <class Window>
+struct WindowFor;
+template <>
+struct WindowFor<FullCausal> {
+    static constexpr LayerKind kind = LayerKind::full;
+    static bool takes(std::int32_t) { return true; }
+    static constexpr FullCausal make(std::int32_t, const WindowOptions&) { return {}; }
+};
+template <class Window, LayerKind Kind, std::int32_t Width>
+struct WindowOfWidth {
+    static constexpr LayerKind kind = Kind;
+    static bool takes(std::int32_t width) { return Width == dynamic_width || width == Width; }
+    static constexpr Window make(std::int32_t width, WindowOptions options) {
+        if (options.retention != 0) options.retention = std::max(options.retention, width);
+        if constexpr (Width == dynamic_width) {
+            return Window{width, options};
+        } else {
+            return Window{options};
+        }
+    }
+};
+template <std::int32_t Width>
+struct WindowFor<SlidingWindow<Width>> : WindowOfWidth<SlidingWindow<Width>, LayerKind::sliding, Width> {};
+template <std::int32_t Size>
+struct WindowFor<ChunkedAttention<Size>> : WindowOfWidth<ChunkedAttention<Size>, LayerKind::chunked, Size> {};
+
+} // namespace detail
+
+} // namespace cellar::models
