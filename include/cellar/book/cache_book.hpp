@@ -15,6 +15,7 @@
 #include <cellar/book/cell_table.hpp>
 #include <cellar/book/kept_cells.hpp>
 #include <cellar/book/open_pass.hpp>
+#include <cellar/book/page_forming.hpp>
 #include <cellar/book/removal.hpp>
 #include <cellar/window/resume.hpp>
 #include <cellar/window/window.hpp>
@@ -182,6 +183,10 @@ public:
         table_.finish_restore_rows(s, kept, p, cells);
     }
 
+    /// See `CellTable::prepare_pages`.
+    Result<PageForming> prepare_pages(Sequence s, std::int32_t size) { return table_.prepare_pages(s, size); }
+    void finish_pages(PageForming& forming) noexcept { table_.finish_pages(forming); }
+
     /// See `CellTable::would_repeat_cells`.
     bool would_repeat_cells(const KeptCells& parent, const KeptCells& child) const {
         return table_.would_repeat_cells(parent.runs, child, child.to);
@@ -229,8 +234,8 @@ public:
         return table_.promises().beyond(batch);
     }
 
-    /// Checks whether s can be promised room for that many tokens: of a window that forgets, at most what it keeps and a
-    /// batch. Refuses with `full`. Returns true if it allocated.
+    /// Checks whether s can be promised room for that many tokens: of a window that forgets, at most what it keeps and
+    /// a batch. Refuses with `full`. Returns true if it allocated.
     Result<bool> prepare_promise(Sequence s, std::int32_t tokens) {
         CELLAR_EXPECTS(tokens >= 0, "promise: ", tokens, " tokens, expected 0 or more");
         return table_.prepare_promise(s, cells_for(tokens));

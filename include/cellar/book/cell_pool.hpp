@@ -138,6 +138,12 @@ public:
         return cell;
     }
 
+    /// Takes these free cells.
+    void take(const CellRange& cells) {
+        free_.take(cells.first, cells.count);
+        owners_.add(cells.first, cells.count);
+    }
+
     /// Cells that have owners get one more.
     void share(Cell first, std::int32_t n) {
         visit_words(first, n, [&](std::int64_t at, Word cells) { share(CellsOfWords{at, cells}); });
@@ -201,11 +207,6 @@ public:
     }
 
 private:
-    void take(const CellRange& cells) {
-        free_.take(cells.first, cells.count);
-        owners_.add(cells.first, cells.count);
-    }
-
     // The first of n cells, or as many as are neighbours: behind the owner's last one, else in wholly free blocks, of
     // which neighbours are preferred, else in the longest free run. There its first half stays free, if n is not too
     // large, for a sequence that goes on in front of it. `most`: see `FreeCells::find_blocks`.

@@ -14,6 +14,7 @@
 #include <cellar/book/kept_cells.hpp>
 #include <cellar/book/kept_table.hpp>
 #include <cellar/book/owner_count.hpp>
+#include <cellar/book/page_forming.hpp>
 #include <cellar/book/position_runs.hpp>
 #include <cellar/book/promises.hpp>
 #include <cellar/book/removal.hpp>
@@ -24,6 +25,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <memory>
 #include <utility>
 
@@ -286,6 +288,42 @@ public:
         if constexpr (TheGaps == Gaps::closed)
             if (removal.closes_gap()) return close_gap(unchecked(removal.sequence), removal);
         if (removal.begin != removal.end) forget(unchecked(removal.sequence), removal.begin, to_end);
+    }
+
+    /// Which tokens of s must move so that its cells form pages, to blocks that are wholly free and neighbours. Refuses
+    /// with `no_pages` if positions are missing or repeated, and with `full`.
+    Result<PageForming> prepare_pages(Sequence s, std::int32_t size) {
+        PositionRuns& runs = record(s).runs;
+        PageForming forming{.sequence = s, .size = size};
+        if (!runs.empty() && runs.last() - runs.first() + 1 != runs.tokens())
+            return Refusal{.reason = Reason::no_pages, .sequence = s};
+        BrokenPages{owners(), free(), forming}.find(runs);
+        if (forming.pages.empty()) return forming;
+        const auto cells = static_cast<std::int32_t>(forming.pages.size()) * size;
+        const CellRange room = free().find_blocks(cells);
+        if (room.count == 0 || forming.tokens > available_to(s)) return Refusal{.reason = Reason::full, .sequence = s};
+        forming.room = room.first;
+        forming.plan.moves.reserve(static_cast<std::size_t>(forming.tokens));
+        reserve(s, forming.tokens, 2 * std::int64_t{forming.tokens} + 2 * std::ssize(forming.pages) + 2);
+        return forming;
+    }
+    /// Fills in the plan.
+    void finish_pages(PageForming& forming) noexcept {
+        SequenceRecord& r = unchecked(forming.sequence);
+        Cell room = forming.room;
+        for (const Position page : forming.pages) {
+            const Position end = page + forming.size;
+            const Position from = std::max(page, r.runs.first());
+            const std::int32_t n = std::min(end, r.runs.last() + 1) - from;
+            r.runs.for_each(page, end, [&](Position p, Cell cell, std::int32_t count) {
+                forming.plan.moves.push_back({cell, room + (p - page), count});
+            });
+            forget(r, page, end);
+            pool_.take({room + (from - page), n});
+            promises().take(forming.sequence, n);
+            enter(r, from, room + (from - page), n);
+            room += forming.size;
+        }
     }
 
     /// The fewest moves that bring the n cells in use to [0, n). All targets are free cells, so until `finish` the

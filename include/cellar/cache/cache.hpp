@@ -12,6 +12,7 @@
 #include <cellar/base/result.hpp>
 #include <cellar/book/cell_table.hpp>
 #include <cellar/book/defragmentation.hpp>
+#include <cellar/book/page_forming.hpp>
 #include <cellar/book/removal.hpp>
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_pass.hpp>
@@ -278,6 +279,20 @@ public:
         return detail::perform(*this, op::Reload<CellSnapshot>{snapshot}, where);
     }
 
+    /// Copies tokens of s to cells of its own where that is needed so that `ReadPass::pages` of this size finds pages,
+    /// now and as s goes on: what s shares of a page that is not full, and pages that tokens of several origins would
+    /// share. Call it after `copy_prefix` or `restore` up to a position that is no multiple of the page size, and
+    /// after s went back into a page that it shares. Whole pages stay shared. Usually, less than one page is copied
+    /// (enqueued).
+    ///
+    /// `page_size` divides 64, which is a violation otherwise. Later tokens of s keep to pages under
+    /// `Placement::blocks`, as long as there are wholly free blocks. Refuses with `no_pages` if s has gaps, or several
+    /// tokens at a position, and with `full` if there are too few wholly free blocks, or these are promised to others.
+    /// O(runs + pages of s). Throws `std::bad_alloc`, with nothing changed.
+    Result<void> form_pages(Sequence s, std::int32_t page_size, Where where = Where::current()) {
+        return detail::perform(*this, op::FormPages{s, page_size}, where);
+    }
+
     /// Moves the cells in use to [0, n) with the fewest moves possible (enqueued). Never needed to avoid `full`; it
     /// makes histories shorter and batches contiguous. If a backend throws, the cache is as it was.
     void defragment(Where where = Where::current()) { detail::perform(*this, op::Defragment{}, where).value(); }
@@ -375,8 +390,8 @@ public:
     /// Cells that no sequence and no snapshot owns, and that are promised to no sequence. O(1).
     Cell free_cells(Where where = Where::current()) const { return table(where).available(); }
     /// How many of these `begin` needs for this batch: if it refuses for no other reason, it refuses with `full` if and
-    /// only if there are fewer. A token for which its sequence has a promise needs none. O(1), or O(tokens) if there are
-    /// promises, or if the batch is stored in part.
+    /// only if there are fewer. A token for which its sequence has a promise needs none. O(1), or O(tokens) if there
+    /// are promises, or if the batch is stored in part.
     std::int32_t cells_needed(const Batch& batch, Where where = Where::current()) {
         const detail::Caller caller{where};
         return state().book.cells_needed(batch);
@@ -434,6 +449,8 @@ public:
         return prepare(op::Remove{rewind.sequence, rewind.to, to_end});
     }
     void finish(detail::Removal&& removal) noexcept;
+    Result<detail::PageForming> prepare(const op::FormPages& pages);
+    void finish(detail::PageForming&& forming) noexcept;
     Result<detail::Defragmentation> prepare(const op::Defragment&) { return prepare_defragment(); }
     // A backend may throw, as for a pass.
     void finish(detail::Defragmentation&& defragmentation) { carry_out(defragmentation); }
@@ -596,6 +613,28 @@ void Cache<Layout, Window, Shift, Backend>::finish(detail::Removal&& removal) no
         state().hand_over(removal.plan);
     } else if constexpr (Shift::possible) {
         state().carry_out(removal.plan);
+    }
+}
+
+template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
+auto Cache<Layout, Window, Shift, Backend>::prepare(const op::FormPages& pages) -> Result<detail::PageForming> {
+    state().expect_no_pass("form_pages");
+    CELLAR_EXPECTS(pages.page_size > 0 && 64 % pages.page_size == 0, "form_pages: a page size of ", pages.page_size,
+                   ", expected a divisor of 64");
+    auto forming = state().book.prepare_pages(pages.sequence, pages.page_size);
+    if (!forming || forming->pages.empty()) return forming;
+    state().allocate_below(forming->end());
+    state().reserve_plan(forming->tokens, 0);
+    return forming;
+}
+
+template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
+void Cache<Layout, Window, Shift, Backend>::finish(detail::PageForming&& forming) noexcept {
+    state().book.finish_pages(forming);
+    if constexpr (holds_data) {
+        state().carry_out(forming.plan);
+    } else {
+        state().hand_over(forming.plan);
     }
 }
 

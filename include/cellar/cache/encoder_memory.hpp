@@ -170,6 +170,7 @@ public:
     using Cells::finish;
     using Cells::prepare;
     void prepare(const op::Promise&) = delete;
+    void prepare(const op::FormPages&) = delete;
     void prepare(const op::Schedule&) = delete;
     void prepare(const op::Unschedule&) = delete;
     Attempt<Look> prepare(const op::Begin& begin) {

@@ -223,6 +223,11 @@ public:
         return detail::perform(*this, op::Reload<Snapshot>{snapshot}, where);
     }
 
+    /// In all members that have cells of tokens: see `Cache::form_pages`. Refuses as they do, with nothing changed.
+    Result<void> form_pages(Sequence s, std::int32_t page_size, Where where = Where::current()) {
+        return detail::perform(*this, op::FormPages{s, page_size}, where);
+    }
+
     /// Defragments all members that have cells, or none if one has no memory for it.
     void defragment(Where where = Where::current()) { detail::perform(*this, op::Defragment{}, where).value(); }
 
@@ -249,7 +254,7 @@ public:
         return sum;
     }
 
-    /// How many more tokens can be stored: the fewest free cells of a member; INT32_MAX if no member has cells. O(1).
+    /// The fewest free cells of a member: see `Cache::free_cells`. INT32_MAX if no member has cells. O(1).
     Cell free_cells(Where where = Where::current()) const {
         const detail::Caller caller{where};
         return members_.fewest([](const auto& m) { return m.free_cells(); });

@@ -103,6 +103,12 @@ struct Promise {
     std::int32_t tokens;
 };
 
+/// Copies tokens of a sequence to cells of its own where that is needed so that its cells form pages.
+struct FormPages {
+    Sequence sequence;
+    std::int32_t page_size;
+};
+
 /// Moves the cells in use together. Never refuses.
 struct Defragment {};
 

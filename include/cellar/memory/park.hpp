@@ -11,9 +11,9 @@
 namespace cellar {
 
 /// Takes s out of the memory: all that it has goes to memory of the result's own, and s is empty. For a user who waits,
-/// or who has to make room. Refuses as `snapshot` of the memory does (states need one of `StateLimits::snapshots` for a
-/// moment), and throws `std::bad_alloc`, with nothing changed. Costs what `snapshot`, `offload` and `remove` cost: each
-/// row is copied once, also those that s shares.
+/// or who has to make room. Refuses as `snapshot` of the memory does (a state needs one of `StateLimits::snapshots` for
+/// a moment), and throws `std::bad_alloc`, with nothing changed. Costs what `snapshot`, `offload` and `remove` cost:
+/// each row is copied once, also those that s shares.
 template <HasSnapshots M>
 Result<SnapshotOf<M>> park(M& memory, Sequence s, OffloadTo to = OffloadTo::host) {
     auto parked = memory.snapshot(s);

@@ -140,11 +140,12 @@ auto perform(M& memory, const Operation& operation, const std::source_location& 
                      [&](auto&& prepared) { return memory.finish(std::forward<decltype(prepared)>(prepared)); });
 }
 
-/// True for what concerns only memories that have schedules, or cells to promise or to defragment. Others leave it out.
+/// True for what concerns only memories that have schedules, or cells (to promise, to form pages of, to defragment). Others leave it out.
 template <class Operation>
 inline constexpr bool may_leave_out =
     std::same_as<Operation, op::Schedule> || std::same_as<Operation, op::Unschedule>
-    || std::same_as<Operation, op::Promise> || std::same_as<Operation, op::Defragment>;
+    || std::same_as<Operation, op::Promise> || std::same_as<Operation, op::FormPages>
+    || std::same_as<Operation, op::Defragment>;
 
 /// What a memory that leaves an operation out prepares.
 struct LeftOut {};
@@ -210,7 +211,8 @@ concept TwoPhaseMemory =
 /// has snapshots.
 ///
 /// `op::Merge` and `op::Split` are optional: a hybrid has `merge`, or `split`, if all of its members have it. So are
-/// `op::Schedule`, `op::Unschedule`, `op::Promise` and `op::Defragment`, which members without them ignore.
+/// `op::Schedule`, `op::Unschedule`, `op::Promise`, `op::FormPages` and `op::Defragment`, which members without them
+/// ignore.
 template <class M>
 concept TwoPhaseSnapshots =
     TwoPhaseMemory<M> && HasSnapshots<M>

@@ -170,6 +170,10 @@ public:
     void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
         perform(op::Unschedule{s, p}, where).value();
     }
+    Result<void> form_pages(Sequence s, std::int32_t page_size,
+                            const std::source_location& where = std::source_location::current()) {
+        return perform(op::FormPages{s, page_size}, where);
+    }
     Result<void> promise(Sequence s, std::int32_t tokens,
                          const std::source_location& where = std::source_location::current()) {
         return perform(op::Promise{s, tokens}, where);

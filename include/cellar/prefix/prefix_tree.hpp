@@ -186,6 +186,10 @@ private:
         CELLAR_EXPECTS(limits.usefulness != nullptr, "limits: no function for the usefulness, expected one");
         CELLAR_EXPECTS(limits.offloaded_bytes >= 0, "limits: ", limits.offloaded_bytes,
                        " bytes for what is offloaded, expected 0 or more");
+        CELLAR_EXPECTS(limits.page > 0 && 64 % limits.page == 0, "limits: pages of ", limits.page,
+                       ", expected a divisor of 64");
+        CELLAR_EXPECTS(detail::has_pages<M> || limits.page == 1, "limits: pages of ", limits.page,
+                       ", expected 1, because this memory has no cells that form pages");
         CELLAR_EXPECTS(
             State::offloads || limits.offloaded_bytes == 0, "limits: ", limits.offloaded_bytes,
             " bytes for what is offloaded, expected 0, because the snapshots of this memory cannot be offloaded");

@@ -366,6 +366,9 @@ struct CacheState {
         return allocate_up_to(end) || again;
     }
 
+    /// The same for all cells below `end`.
+    void allocate_below(Cell end) { static_cast<void>(allocate_up_to(end)); }
+
     /// The same for all rows of a snapshot, and for those of one that is offloaded that s takes.
     bool allocate_for(const KeptCells& kept) { return allocate_for(kept.rows()); }
     bool allocate_for(const KeptCells& kept, Sequence s, const TrivialList<Cell>& room) {

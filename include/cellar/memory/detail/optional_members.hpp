@@ -67,6 +67,12 @@ void set_evictable(M& m, Snapshot& snapshot, bool evictable) noexcept {
     if constexpr (requires { m.set_evictable(snapshot, evictable); }) m.set_evictable(snapshot, evictable);
 }
 
+/// A memory whose cells can form pages.
+template <class M>
+concept has_pages = requires(M& m, Sequence s, std::int32_t page_size) {
+    m.form_pages(s, page_size);
+};
+
 /// Bytes that this snapshot takes, in place or offloaded. Without it, 1.
 template <class M, class Snapshot>
 std::int64_t occupied_bytes(const M& m, const Snapshot& snapshot) {

@@ -28,6 +28,7 @@ enum class JointOperation : std::int32_t {
     schedule,
     unschedule,
     promise,
+    form_pages,
     offload,
     reload,
     defragment,
@@ -39,9 +40,10 @@ enum class JointOperation : std::int32_t {
 };
 
 inline const char* name_of(JointOperation operation) {
-    constexpr const char* names[] = {"nothing",  "begin",      "reserve", "copy_prefix", "remove",     "snapshot", "restore",
-                                     "rewind",   "merge",      "split",   "schedule",    "unschedule", "promise",  "offload",
-                                     "reload",   "defragment", "compare", "commit",      "drop",       "attend",   "end"};
+    constexpr const char* names[] = {"nothing", "begin",      "reserve",    "copy_prefix", "remove",     "snapshot",
+                                     "restore", "rewind",     "merge",      "split",       "schedule",   "unschedule",
+                                     "promise", "form_pages", "offload",    "reload",      "defragment", "compare",
+                                     "commit",  "drop",       "attend",     "end"};
     return names[static_cast<std::size_t>(operation)];
 }
 
@@ -125,6 +127,9 @@ inline JointCall call_of(const op::Unschedule& schedule) {
 }
 inline JointCall call_of(const op::Promise& promise) {
     return joint_call(JointOperation::promise, promise.sequence.value, promise.tokens);
+}
+inline JointCall call_of(const op::FormPages& pages) {
+    return joint_call(JointOperation::form_pages, pages.sequence.value, pages.page_size);
 }
 inline JointCall call_of(const op::Defragment&) {
     return joint_call(JointOperation::defragment);

@@ -76,6 +76,11 @@ public:
         std::int32_t length = 0;
         for (Place place = deepest(walk); place.node != nullptr; place = above(place)) {
             if (place.end > length && !restore(s, place, length)) continue;
+            if (!form_pages(s)) { // perhaps there is room for those of a shorter prefix
+                memory_.remove(s, Position{0}, to_end).value();
+                length = 0;
+                continue;
+            }
             use(*place.node);
             break;
         }
@@ -224,6 +229,19 @@ private:
             if (longest.is_free()) return true;
         }
         return false;
+    }
+
+    // What s shares, which it has just got. Returns false if there is no room for the copies.
+    bool form_pages(Sequence s) {
+        if constexpr (has_pages<M>) {
+            if (limits_.page == 1) return true;
+            try {
+                return with_room([&] { return memory_.form_pages(s, limits_.page); });
+            } catch (const std::bad_alloc&) {
+                return false;
+            }
+        }
+        return true;
     }
 
     // Does it as long as there is less room than it needs and room can be made.
