@@ -6,6 +6,7 @@
 
 #if defined(__linux__)
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
 
 namespace cellar::detail {
@@ -32,6 +33,16 @@ inline void prefer_huge_pages([[maybe_unused]] void* first, [[maybe_unused]] std
     if (bytes < min_bytes) return;
     const std::size_t skipped = (page - reinterpret_cast<std::uintptr_t>(first) % page) % page;
     (void)::madvise(static_cast<std::byte*>(first) + skipped, (bytes - skipped) / page * page, MADV_HUGEPAGE);
+#endif
+}
+
+/// Gives this memory back, as far as it consists of whole pages, until it is written again. It then holds zeros.
+inline void uncommit([[maybe_unused]] void* first, [[maybe_unused]] std::size_t bytes) noexcept {
+#if defined(__linux__)
+    static const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t skipped = (page - reinterpret_cast<std::uintptr_t>(first) % page) % page;
+    if (bytes < skipped + page) return;
+    (void)::madvise(static_cast<std::byte*>(first) + skipped, (bytes - skipped) / page * page, MADV_DONTNEED);
 #endif
 }
 

@@ -308,6 +308,23 @@ public:
         state().erase_free_cells();
     }
 
+    /// Gives the memory of keys and values in cells from `cells` on back to the operating system: the cache keeps these
+    /// cells, and they have memory again once they are written. Refuses with `full` if one of them is in use; after
+    /// `defragment`, none is from `cells() - statistics().free` on. Addresses and `bytes()` stay. For `HostBackend` on
+    /// Linux, and memory that the cache allocated; elsewhere it changes nothing. Whole pages of the system (usually 4
+    /// KiB, or 2 MiB) go back: `PermutedV` has its values in strips, of which many cells are needed to fill one.
+    /// O(cells / 64 + bytes given back).
+    Result<void> shrink_to(Cell cells, Where where = Where::current()) {
+        const detail::Caller caller{where};
+        state().expect_no_pass("shrink_to");
+        CELLAR_EXPECTS(cells >= 0, "shrink_to: ", cells, " cells, expected 0 or more");
+        const Cell all = this->cells();
+        if (cells >= all) return {};
+        if (table().free().used_runs(cells, all).next().count != 0) return Reason::full;
+        state().uncommit(cells);
+        return {};
+    }
+
     /// For a cache without keys and values (`NoData`): what `remove`, `defragment` and `begin` (which defragments under
     /// `Placement::contiguous`) left to the program since the last call, in this order. Carry out one plan after the
     /// other: first its moves, for the keys and the values of each layer that has memory of its own; then its

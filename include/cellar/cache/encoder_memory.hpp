@@ -130,6 +130,7 @@ public:
     using Cells::fence;
     using Cells::remove;
     using Cells::reserve_lists;
+    using Cells::shrink_to;
     using Cells::take_plans;
 
     /// As those of `Cache`. `snapshot` and `split` never refuse, and `restore` only with `full` or `cannot_share`. A

@@ -366,6 +366,12 @@ struct CacheState {
         return allocate_up_to(end) || again;
     }
 
+    /// Memory of cells from `first` on is not needed for now.
+    void uncommit(Cell first) noexcept {
+        for (Store& store : stores)
+            for_each_plane(store, Store::planes(), [&](auto& plane) { plane.uncommit(first); });
+    }
+
     /// The same for all cells below `end`.
     void allocate_below(Cell end) { static_cast<void>(allocate_up_to(end)); }
 

@@ -86,6 +86,26 @@ public:
         backend.fence(); // before the zeros are destroyed
     }
 
+    /// The memory of cells from `first` on goes back to the operating system until they are written again, if the
+    /// buffer can do that. They hold anything then.
+    void uncommit(std::int64_t first) noexcept {
+        if constexpr (requires(Buffer & memory) { memory.uncommit(first, first); }) {
+            const std::int64_t cells = mapping_.cells();
+            if (row() == 0 || first >= cells) return;
+            if constexpr (Mapping::segment != Segment::element) { // whole blocks follow one another
+                constexpr std::int64_t block = block_cells<Mapping>;
+                const std::int64_t whole = (first + block - 1) / block * block;
+                if (whole >= cells) return;
+                const std::int64_t begin = mapping_(whole, 0, 0);
+                memory_.uncommit(begin, memory_.size() - begin);
+            } else if constexpr (contiguous_cells<Mapping>) {
+                for (int head = 0; head < mapping_.heads(); ++head)
+                    for (int d = 0; d < mapping_.dim(); ++d)
+                        memory_.uncommit(mapping_(first, head, d), cells - first);
+            }
+        }
+    }
+
 private:
     // Those that are copied in one call.
     std::int64_t rows_at_once() const {
