@@ -72,14 +72,14 @@ constexpr MemoryType memory_type(Way way, const char* format) {
                 return std::make_unique<Memory>(shape, options);
             },
             [](const Shape& shape, const MemoryOptions& options) {
-                return value_of(cellar::models::memory_bytes<Hybrid>(shape.memory, memory_limits(shape, options)));
+                return value_of(cellar::models::bytes<Hybrid>(shape.memory, memory_limits(shape, options)));
             },
             [](const Shape& shape, MemoryOptions options, std::int64_t bytes) {
                 const auto limits_of = [&](int cells) {
                     options.limits.cells = cells;
                     return memory_limits(shape, options);
                 };
-                return value_of(cellar::models::largest_cells<Hybrid>(shape.memory, limits_of, bytes));
+                return value_of(cellar::models::largest_limits<Hybrid>(shape.memory, limits_of, bytes)).attention.cells;
             }};
 }
 

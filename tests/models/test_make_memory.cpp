@@ -98,6 +98,7 @@ TEST_CASE("every published model has a memory at run time, of as many bytes as i
         REQUIRE_MESSAGE(made, made.error().message);
         CHECK(made->bytes() == M::make(limits).bytes());
         CHECK(bytes<Memory>(model, limits).value() == made->bytes());
+        CHECK(bytes(model, limits) == made->bytes());
         CHECK(made->layers() == M::description.layers);
         for (int layer = 0; layer < made->layers(); ++layer) {
             const LayerKind kind = M::description.kind(layer);
@@ -268,14 +269,14 @@ TEST_CASE("the bytes of states equal those that are allocated") {
     }
 }
 
-TEST_CASE("the most cells for a number of bytes") {
+TEST_CASE("the largest limits for a number of bytes") {
     const RunTimeDescription model = model_of({full_layer(), sliding_layer(4)});
     const MemoryLimits limits{.attention = {.sequences = 2, .batch = 3, .padding = 4}};
     for (const std::int64_t most : {3000, 4095, 4096, 100000}) {
-        const auto cells = largest_cells<Memory>(model, limits, most);
-        REQUIRE(cells);
-        MemoryLimits found = limits;
-        found.attention.cells = *cells;
+        const auto largest = largest_limits<Memory>(model, limits, most);
+        REQUIRE(largest);
+        MemoryLimits found = *largest;
+        CHECK(found.attention.sequences == 2);
         CHECK(bytes<Memory>(model, found).value() <= most);
         ++found.attention.cells;
         CHECK(bytes<Memory>(model, found).value() > most);
@@ -286,13 +287,13 @@ TEST_CASE("the most cells for a number of bytes") {
         both.sliding = both.attention;
         return both;
     };
-    const std::int32_t most = largest_cells<Memory>(model, in_both, 4096).value();
-    CHECK(memory_bytes<Memory>(model, in_both(most)).value() <= 4096);
-    CHECK(memory_bytes<Memory>(model, in_both(most + 1)).value() > 4096);
-    CHECK(most < largest_cells<Memory>(model, limits, 4096).value());
-    CHECK(largest_cells<Memory>(model, limits, 10).error().message == "not even one cell fits into 10 bytes");
-    CHECK(largest_cells<Memory>(model, limits, INT64_MAX).value() == 1 << 30);
-    CHECK(largest_cells<Full>(model, limits, INT64_MAX).error().message.starts_with("layer 1 is sliding"));
+    const std::int32_t most = largest_limits<Memory>(model, in_both, 4096).value().attention.cells;
+    CHECK(bytes<Memory>(model, in_both(most)).value() <= 4096);
+    CHECK(bytes<Memory>(model, in_both(most + 1)).value() > 4096);
+    CHECK(most < largest_limits<Memory>(model, limits, 4096).value().attention.cells);
+    CHECK(largest_limits<Memory>(model, limits, 10).error().message == "not even one cell fits into 10 bytes");
+    CHECK(largest_limits<Memory>(model, limits, INT64_MAX).value().attention.cells == 1 << 30);
+    CHECK(largest_limits<Full>(model, limits, INT64_MAX).error().message.starts_with("layer 1 is sliding"));
 }
 
 } // namespace test_make_memory

@@ -106,6 +106,25 @@ TEST_CASE("sliding layers have as many cells as their window needs, however many
     CHECK(kept.member<GptOss_20B::Sliding<>>().cells() == 200 + 1);
 }
 
+TEST_CASE("largest_limits is the inverse of bytes") {
+    const MemoryLimits asked{.attention = {.sequences = 200, .capacity = 8192, .batch = 512}};
+    const std::int64_t budget = std::int64_t{24} << 30;
+    for_each_model([&]<class M>(M) {
+        CAPTURE(std::string{M::description.name});
+        const auto found = largest_limits(M::description, asked, budget);
+        if (bytes(M::description, asked) <= budget) REQUIRE(found);
+        if (!found) return;
+        CHECK(bytes(M::description, *found) <= budget);
+        if (M::description.count(LayerKind::full) == 0) return; // nothing grows with the cells
+        MemoryLimits more = *found;
+        ++more.attention.cells;
+        CHECK(bytes(M::description, more) > budget);
+        CHECK(largest_limits(at_run_time(M::description), asked, budget)->attention.cells == found->attention.cells);
+    });
+    CHECK(largest_limits(llama31_8b, asked, budget)->attention.cells == 196608);
+    CHECK(!largest_limits(llama31_8b, asked, 1000));
+}
+
 // DeepSeek-V3: a token is 512 + 64 elements of 2 bytes in each of 61 layers, without values: 576 * 2 * 61 = 70272.
 // 131072 tokens: 70272 * 131072 = 9210691584. Keys and values of 128 heads (128 + 64 and 128 elements) would take
 // 128 * 320 * 2 * 61 = 4997120 bytes per token.

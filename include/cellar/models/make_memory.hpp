@@ -6,10 +6,10 @@
 #include <cellar/hybrid/pattern.hpp>
 #include <cellar/models/member.hpp>
 #include <cellar/models/run_time_description.hpp>
+#include <cellar/models/sizes.hpp>
 
 #include <algorithm>
 #include <array>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -209,32 +209,17 @@ ModelResult<std::int64_t> bytes(const RunTimeDescription& model, const MemoryLim
     return detail::MemoryMaker<Memory>::bytes(divided, limits);
 }
 
-/// The most cells with which the memory takes at most `bytes` bytes; never more than 2^30. `limits_of(cells)` gives its
-/// `MemoryLimits` with so many cells, which more cells never make smaller. Refuses as `make_memory` does, and if not
-/// even one cell fits.
-template <class Memory, std::invocable<std::int32_t> LimitsOf>
-ModelResult<std::int32_t> largest_cells(const RunTimeDescription& model, LimitsOf&& limits_of, std::int64_t bytes) {
+/// The same limits with as many cells (`limits.attention.cells`, whatever it was) as the memory has in at most `most`
+/// bytes; never more than 2^30. In place of the limits, a function from a number of cells to `MemoryLimits`, which more
+/// cells never make smaller. Refuses as `make_memory` does, and if not even one cell fits.
+template <class Memory, class Limits = MemoryLimits>
+ModelResult<MemoryLimits> largest_limits(const RunTimeDescription& model, const Limits& limits, std::int64_t most) {
     const typename detail::MemoryMaker<Memory>::Divided divided{model};
     if (std::string refusal = detail::refusal_of<Memory>(divided); !refusal.empty())
         return ModelError{std::move(refusal)};
-    const auto fits = [&](std::int32_t cells) {
-        return detail::MemoryMaker<Memory>::bytes(divided, limits_of(cells)) <= bytes;
-    };
-    if (!fits(1)) return ModelError{"not even one cell fits into " + std::to_string(bytes) + " bytes"};
-    std::int32_t most = 1;
-    for (std::int32_t step = 1 << 29; step > 0; step /= 2)
-        if (fits(most + step)) most += step;
-    return most;
-}
-
-/// The same for the cells of `limits.attention` alone, whatever it has there.
-template <class Memory>
-ModelResult<std::int32_t> largest_cells(const RunTimeDescription& model, MemoryLimits limits, std::int64_t bytes) {
-    const auto limits_of = [&](std::int32_t cells) -> const MemoryLimits& {
-        limits.attention.cells = cells;
-        return limits;
-    };
-    return largest_cells<Memory>(model, limits_of, bytes);
+    const auto bytes_of = [&](const MemoryLimits& some) { return detail::MemoryMaker<Memory>::bytes(divided, some); };
+    if (const auto found = detail::largest_limits(limits, most, bytes_of)) return *found;
+    return ModelError{"not even one cell fits into " + std::to_string(most) + " bytes"};
 }
 
 } // namespace cellar::models

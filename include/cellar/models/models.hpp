@@ -3,7 +3,6 @@
 
 #include <cellar/backend/host.hpp>
 #include <cellar/cache/cache.hpp>
-#include <cellar/cache/sizes.hpp>
 #include <cellar/hybrid/hybrid.hpp>
 #include <cellar/hybrid/pattern.hpp>
 #include <cellar/models/attention.hpp>
@@ -11,9 +10,9 @@
 #include <cellar/models/detail/state_extents.hpp>
 #include <cellar/models/memory_limits.hpp>
 #include <cellar/models/recurrent.hpp>
+#include <cellar/models/sizes.hpp>
 #include <cellar/models/windowed.hpp>
 #include <cellar/recurrent/recurrent_memory.hpp>
-#include <cellar/recurrent/sizes.hpp>
 #include <cellar/shift/rope_shift.hpp>
 #include <cellar/shift/unrotated_shift.hpp>
 #include <cellar/window/full_causal.hpp>
@@ -98,38 +97,6 @@ template <class Model, BackendPolicy Backend, LayoutPolicy Layout>
 struct Whole<Model, Backend, Layout> : OfKind<Model, Model::describe().kind(0), Backend, Layout> {};
 
 } // namespace detail
-
-/// Bytes that every token of a sequence adds permanently: those of the full layers.
-template <LayoutPolicy Layout = StandardV<bf16>>
-constexpr std::int64_t bytes_per_token(const Description& model) {
-    return model.count(LayerKind::full) * layer_bytes<Layout>(model.full.shape, 1);
-}
-
-/// Bytes of a sequence that do not grow with its length: full windows, and recurrent states.
-template <LayoutPolicy Layout = StandardV<bf16>, Element State = float>
-constexpr std::int64_t bytes_per_sequence(const Description& model) {
-    return model.count(LayerKind::sliding) * layer_bytes<Layout>(model.sliding.shape, model.sliding.window)
-           + model.count(LayerKind::recurrent) * model.state_elements() * std::int64_t{sizeof(State)};
-}
-
-/// The value of `bytes` of a model's memories with these limits, without making them.
-template <LayoutPolicy Layout = StandardV<bf16>, Element State = float>
-constexpr std::int64_t bytes(const Description& model, const MemoryLimits& limits) {
-    std::int64_t sum = 0;
-    if (const int layers = model.count(LayerKind::full); layers != 0)
-        sum += layers * layer_bytes<Layout>(model.full.shape, cellar::detail::cells_for<Layout>(limits.attention));
-    if (const int layers = model.count(LayerKind::sliding); layers != 0) {
-        const auto window = detail::WindowFor<SlidingWindow<>>::make(model.sliding.window, limits.window);
-        const CacheLimits own = detail::limits_of(LayerKind::sliding, limits);
-        sum += layers * layer_bytes<Layout>(model.sliding.shape, cellar::detail::cells_for<Layout>(own, window));
-    }
-    if (const int layers = model.count(LayerKind::recurrent); layers != 0) {
-        const StateLimits own = detail::state_limits_of(limits);
-        for (int i = 0; i < model.states(); ++i)
-            sum += cellar::detail::tensor_bytes<State>(detail::extents_of(model.state[i]), layers, own);
-    }
-    return sum;
-}
 
 /// The memory types of a model, and functions that make them. Layers of one kind share one memory, in which layer i of
 /// the model is layer `description.count(kind, i)`.
