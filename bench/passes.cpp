@@ -5,11 +5,12 @@
 #include <optional>
 
 /// The bookkeeping of a pass: opening it (`begin`), opening and committing it (`begin_commit`), the same with the float
-/// mask (`begin_mask_commit`), and dropping it (`drop`). `scattered` is cellar with `Placement::scattered`.
+/// mask (`begin_mask_commit`), and dropping it (`drop`); and opening it after all questions of a scheduler: what is free,
+/// what the batch needs, what a sequence would free, and what a tree would give up (`questions_begin`). `scattered` is cellar with `Placement::scattered`.
 namespace cellar::bench {
 namespace {
 
-enum class Timed { begin, begin_commit, begin_mask_commit, drop };
+enum class Timed { begin, begin_commit, begin_mask_commit, drop, questions_begin };
 
 struct Job {
     const char* name;
@@ -20,6 +21,7 @@ constexpr Job jobs[] = {{"begin", Timed::begin},
                         {"begin_commit", Timed::begin_commit},
                         {"begin_mask_commit", Timed::begin_mask_commit},
                         {"drop", Timed::drop}};
+constexpr Job questions{"questions_begin", Timed::questions_begin};
 
 template <WindowPolicy Window>
 void measure_cellar(benchmark::State& state, Timed timed, const Scene& scene, std::int32_t prompt) {
@@ -29,9 +31,16 @@ void measure_cellar(benchmark::State& state, Timed timed, const Scene& scene, st
         if (timed == Timed::begin_mask_commit) static_cast<void>(reserved.mask());
     }
     measure(state, [&](Stopwatch& watch) {
+        const bool ends_open = timed == Timed::begin || timed == Timed::questions_begin;
         if (timed != Timed::drop) watch.start();
+        if (timed == Timed::questions_begin) {
+            benchmark::DoNotOptimize(steps.cache.free_cells());
+            benchmark::DoNotOptimize(steps.cache.cells_needed(steps.batch()));
+            benchmark::DoNotOptimize(steps.cache.cells_freed_by(Sequence{0}));
+            benchmark::DoNotOptimize(steps.cache.evictable_cells());
+        }
         auto pass = steps.cache.begin(steps.batch());
-        if (timed == Timed::begin) watch.stop();
+        if (ends_open) watch.stop();
         if (timed == Timed::drop) {
             watch.start();
             pass->drop();
@@ -41,7 +50,7 @@ void measure_cellar(benchmark::State& state, Timed timed, const Scene& scene, st
         if (timed == Timed::begin_mask_commit) benchmark::DoNotOptimize(pass->mask().data_handle());
         pass->mark_put(0);
         pass->commit();
-        if (timed != Timed::begin) watch.stop();
+        if (!ends_open) watch.stop();
         steps.advance();
     });
 }
@@ -105,7 +114,7 @@ void add_passes() {
         add_all<FullCausal>("full", {1, cells, 50}, max_batch);
         add_all<SlidingWindow<>>("window", {1, cells, 75}, max_batch);
     }
-    for (const Job& job : {jobs[0], jobs[1]}) // more sequences than the scan has bits for
+    for (const Job& job : {jobs[0], jobs[1], questions}) // more sequences than the scan has bits for
         add_cellar<FullCausal>(std::string{job.name} + "/full/1000/1024k", job.timed, {1000, 1024 * 1024}, 0);
 }
 
