@@ -104,6 +104,34 @@ TEST_CASE("many sequences with a shared prompt") {
     CHECK(cache.tokens(Sequence{0}) == prompt_length + 3);
 }
 
+TEST_CASE("what a scheduler asks, promises and parks") {
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = 2, .head_dim = 4}, {.sequences = 4, .cells = 128, .batch = 64}};
+    const Sequence alice{0};
+    const Sequence bob{1};
+    const std::int32_t prompt_length = 40;
+    const std::int32_t longest_answer = 60;
+
+    // [admit]
+    const std::int32_t length = prompt_length + longest_answer;
+    if (!cache.promise(alice, length)) return; // wait: the memory has not so many free cells
+    REQUIRE(feed(cache, BatchBuilder{alice, cache.next(alice), prompt_length})); // never `full`
+    CHECK(cache.promised(alice) == longest_answer);
+    CHECK(cache.free_cells() == 128 - length); // for all others
+    // [/admit]
+
+    // [victim]
+    const BatchBuilder batch{bob, cache.next(bob), 50};
+    const std::int32_t lacking = cache.cells_needed(batch) - cache.free_cells();
+    if (lacking > 0 && cache.cells_freed_by(alice) >= lacking) { // else no `full`, or not enough
+        cellar::CellSnapshot parked = cellar::park(cache, alice).value(); // on the host; alice is empty, and promised nothing
+        REQUIRE(feed(cache, batch));
+        CHECK(cellar::unpark(cache, alice, parked)); // goes on where it was
+    }
+    // [/victim]
+    CHECK(cache.next(alice) == Position{prompt_length});
+    CHECK(cache.next(bob) == Position{50});
+}
+
 TEST_CASE("snapshots") {
     cellar::Cache<> cache{{.layers = 1, .kv_heads = 2, .head_dim = 4}, {.sequences = 4, .capacity = 64, .batch = 64}};
     REQUIRE(feed(cache, BatchBuilder{Sequence{0}, Position{0}, 12}));

@@ -115,4 +115,22 @@ TEST_CASE("whole pages, with a block table that has a row for each sequence of t
           == numbered({16, 17, 18, 19, 20, 21}));
 }
 
+TEST_CASE("forks of any length have pages") {
+    constexpr std::int32_t page_size = 16;
+    cellar::Cache<> cache{{.layers = 1, .kv_heads = heads, .head_dim = dim},
+                          {.sequences = 4, .cells = 256, .batch = 64}};
+    const cellar::Sequence prompt{0};
+    const cellar::Sequence user{1};
+    feed(cache, BatchBuilder{prompt, cellar::Position{0}, 40}, 0, 40);
+
+    // [fork]
+    REQUIRE(cache.copy_prefix(prompt, user, cellar::Position{40}));
+    const cellar::Result<void> formed = cache.form_pages(user, page_size); // shares 32 tokens, and copies 8
+    if (!formed) return;                                                   // full: no block is wholly free
+    // [/fork]
+    CHECK(cache.statistics().shared == 32);
+    auto pass = cache.begin(BatchBuilder{prompt, cellar::Position{40}}.add(user, cellar::Position{40}));
+    CHECK(pass->pages(page_size));
+}
+
 } // namespace test_paged_kernels
