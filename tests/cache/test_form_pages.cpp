@@ -174,7 +174,8 @@ TEST_CASE("64 users who fork a prompt of any length all get pages") {
 
 TEST_CASE("after random operations, page tables lead to the keys and values of each sequence") {
     const char* const seconds = std::getenv("CELLAR_PROPERTY_SECONDS");
-    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds{seconds == nullptr ? 0 : std::atoi(seconds)};
+    const auto end =
+        std::chrono::steady_clock::now() + std::chrono::seconds{seconds == nullptr ? 0 : std::atoi(seconds)};
     for (unsigned seed = 1; seed <= 3 || std::chrono::steady_clock::now() < end; ++seed) {
         CAPTURE(seed);
         History history{seed};

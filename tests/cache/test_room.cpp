@@ -40,9 +40,7 @@ template <class Window>
 class History {
 public:
     History(unsigned seed, bool shares)
-        : shares_{shares},
-          random_{seed},
-          cache_{numbers::small, {.sequences = users, .cells = 70, .batch = 6}} {}
+        : shares_{shares}, random_{seed}, cache_{numbers::small, {.sequences = users, .cells = 70, .batch = 6}} {}
 
     void run(int steps) {
         for (int step = 0; step < steps; ++step) {
@@ -294,8 +292,7 @@ TEST_CASE("a hybrid promises in all members with cells, or in none") {
     using Sliding = Cache<StandardV<float>, SlidingWindow<4>>;
     using Recurrent = RecurrentMemory<States<Count>>;
     Hybrid<Repeat<Full, Sliding, Recurrent>, Full, Sliding, Recurrent> memory{
-        3,
-        Full{numbers::small, CacheLimits{.sequences = 2, .cells = 20, .batch = 4}},
+        3, Full{numbers::small, CacheLimits{.sequences = 2, .cells = 20, .batch = 4}},
         Sliding{numbers::small, CacheLimits{.sequences = 2, .cells = 12, .batch = 4}},
         Recurrent{StateShape{1, {{1}}}, StateLimits{.sequences = 2, .batch = 4, .snapshots = 3}}};
     CHECK(memory.free_snapshots() == 3);
@@ -320,8 +317,7 @@ TEST_CASE("a hybrid answers for the member that lacks room first") {
         using Full::Full;
     };
     Hybrid<Repeat<Full, Small>, Full, Small> memory{
-        2 * numbers::small.layers,
-        Full{numbers::small, CacheLimits{.sequences = 2, .cells = 20, .batch = 8}},
+        2 * numbers::small.layers, Full{numbers::small, CacheLimits{.sequences = 2, .cells = 20, .batch = 8}},
         Small{numbers::small, CacheLimits{.sequences = 2, .cells = 12, .batch = 8}}};
     CHECK(memory.free_cells() == 12);
     const BatchBuilder batch{alice, Position{0}, 8};
@@ -340,8 +336,8 @@ TEST_CASE("the questions allocate nothing") {
     const BatchBuilder batch{alice, Position{4}, 2};
     allocations = 0;
     counting = true;
-    const std::int32_t sum = cache.free_cells() + cache.cells_needed(batch) + cache.cells_freed_by(alice)
-                             + tree.evictable();
+    const std::int32_t sum =
+        cache.free_cells() + cache.cells_needed(batch) + cache.cells_freed_by(alice) + tree.evictable();
     counting = false;
     CHECK(sum == 96 + 2 + 0 + 0);
     CHECK(allocations == 0);

@@ -32,7 +32,8 @@ constexpr std::int64_t mib = std::int64_t{1} << 20;
 template <class Layout>
 void check_that_memory_falls() {
     // 4 layers of 16,384 cells of a KiB for the keys and one for the values.
-    Cache<Layout> cache{CacheShape{.layers = 4, .kv_heads = 2, .head_dim = 256}, {.sequences = 2, .cells = 16384, .batch = 1024}};
+    Cache<Layout> cache{CacheShape{.layers = 4, .kv_heads = 2, .head_dim = 256},
+                        {.sequences = 2, .cells = 16384, .batch = 1024}};
     const std::vector<float> rows(1024 * 2 * 256, 1.0F);
     const auto feed = [&](Sequence s) {
         auto pass = cache.begin(BatchBuilder{s, cache.next(s), 1024}).value();

@@ -5,10 +5,9 @@
 #include "../property/trace.hpp"
 #include "naive_tree.hpp"
 
+#include <climits>
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
-
-#include <climits>
 
 #include <algorithm>
 #include <ostream>

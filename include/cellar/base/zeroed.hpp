@@ -90,9 +90,9 @@ public:
         touch(last);
     }
 
-    /// Gives the memory of elements [first, first + n) back to the operating system, as far as they fill its pages. These
-    /// elements are zero or what they were afterwards, and have memory again once they are written. Does nothing where
-    /// the system has no such call, nor to memory of a program's own.
+    /// Gives the memory of elements [first, first + n) back to the operating system, as far as they fill its pages.
+    /// Afterwards, these elements are zero or what they were, and have memory again once they are written. Does nothing
+    /// where the system has no such call, nor to memory of a program's own.
     void uncommit(std::int64_t first, std::int64_t n) noexcept {
         if (block_ != nullptr) detail::uncommit(data_ + first, static_cast<std::size_t>(n) * sizeof(T));
     }

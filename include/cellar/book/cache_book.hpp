@@ -15,7 +15,6 @@
 #include <cellar/book/cell_table.hpp>
 #include <cellar/book/kept_cells.hpp>
 #include <cellar/book/open_pass.hpp>
-#include <cellar/book/page_forming.hpp>
 #include <cellar/book/removal.hpp>
 #include <cellar/window/resume.hpp>
 #include <cellar/window/window.hpp>
@@ -61,6 +60,8 @@ public:
 
     const Window& window() const { return window_; }
     const CellTable& table() const { return table_; }
+    /// For what concerns neither windows nor passes.
+    CellTable& table() { return table_; }
     /// Which cells the snapshots own that are in place.
     KeptTable& snapshots() { return table_.snapshots(); }
     Cell cells() const { return table_.cells(); }
@@ -182,10 +183,6 @@ public:
         if (!kept.is_offloaded()) return table_.finish_restore(s, kept, p);
         table_.finish_restore_rows(s, kept, p, cells);
     }
-
-    /// See `CellTable::prepare_pages`.
-    Result<PageForming> prepare_pages(Sequence s, std::int32_t size) { return table_.prepare_pages(s, size); }
-    void finish_pages(PageForming& forming) noexcept { table_.finish_pages(forming); }
 
     /// See `CellTable::would_repeat_cells`.
     bool would_repeat_cells(const KeptCells& parent, const KeptCells& child) const {

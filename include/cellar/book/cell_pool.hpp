@@ -253,7 +253,7 @@ private:
     Choice choice_;
     FreeCells free_;
     OwnerCount owners_;
-    OwnerCount evictable_;             // of these, those that can be evicted
+    OwnerCount evictable_; // of these, those that can be evicted
     Promises promises_;
     std::int32_t evictable_cells_ = 0; // that have no other owners
     bool counts_evictable_ = false;    // there was one

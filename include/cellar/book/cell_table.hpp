@@ -366,8 +366,7 @@ private:
         const std::int32_t room = available_to(removal.sequence);
         if (removal.copies > room) { // removed cells without another owner become free in time
             const std::int32_t dropped = runs.count(begin, end) - count_shared(runs, begin, end);
-            if (removal.copies > room + dropped)
-                return Refusal{.reason = Reason::full, .sequence = removal.sequence};
+            if (removal.copies > room + dropped) return Refusal{.reason = Reason::full, .sequence = removal.sequence};
         }
         const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
         removal.allocated = true; // also for the room that the backend needs for the plan

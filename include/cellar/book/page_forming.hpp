@@ -14,7 +14,7 @@
 
 namespace cellar::detail {
 
-/// BatchBuilder of a sequence that move to pages of its own. A page has `size` positions, the first a multiple of `size`, and
+/// Tokens of a sequence that move to pages of its own. A page has `size` positions, the first a multiple of `size`, and
 /// as many cells, in the same order.
 struct PageForming {
     Sequence sequence{};

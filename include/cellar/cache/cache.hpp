@@ -17,6 +17,7 @@
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_pass.hpp>
 #include <cellar/cache/cache_shape.hpp>
+#include <cellar/cache/cell_room.hpp>
 #include <cellar/cache/cell_snapshot.hpp>
 #include <cellar/cache/detail/cache_state.hpp>
 #include <cellar/cache/detail/cell_snapshots.hpp>
@@ -51,7 +52,7 @@ namespace cellar {
 /// The constructor allocates all memory for keys and values; its addresses change only with `initial_cells`. Every
 /// operation does all it says, or refuses and changes nothing. Movable, not copyable. One thread at a time may use it.
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
-class Cache {
+class Cache : public CellRoom<Cache<Layout, Window, Shift, Backend>> {
     static_assert(
         StoresFormat<Backend, typename Layout::key_format> && StoresFormat<Backend, typename Layout::value_format>,
         "Cache: this backend does not store keys or values in a format of the layout; see StoresFormat");
@@ -308,23 +309,6 @@ public:
         state().erase_free_cells();
     }
 
-    /// Gives the memory of keys and values in cells from `cells` on back to the operating system: the cache keeps these
-    /// cells, and they have memory again once they are written. Refuses with `full` if one of them is in use; after
-    /// `defragment`, none is from `cells() - statistics().free` on. Addresses and `bytes()` stay. For `HostBackend` on
-    /// Linux, and memory that the cache allocated; elsewhere it changes nothing. Whole pages of the system (usually 4
-    /// KiB, or 2 MiB) go back: `PermutedV` has its values in strips, of which many cells are needed to fill one.
-    /// O(cells / 64 + bytes given back).
-    Result<void> shrink_to(Cell cells, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        state().expect_no_pass("shrink_to");
-        CELLAR_EXPECTS(cells >= 0, "shrink_to: ", cells, " cells, expected 0 or more");
-        const Cell all = this->cells();
-        if (cells >= all) return {};
-        if (table().free().used_runs(cells, all).next().count != 0) return Reason::full;
-        state().uncommit(cells);
-        return {};
-    }
-
     /// For a cache without keys and values (`NoData`): what `remove`, `defragment` and `begin` (which defragments under
     /// `Placement::contiguous`) left to the program since the last call, in this order. Carry out one plan after the
     /// other: first its moves, for the keys and the values of each layer that has memory of its own; then its
@@ -403,43 +387,6 @@ public:
 
     /// Bytes of keys and values in all layers.
     std::int64_t bytes(Where where = Where::current()) const { return state(where).stores.bytes(); }
-
-    /// Cells that no sequence and no snapshot owns, and that are promised to no sequence. O(1).
-    Cell free_cells(Where where = Where::current()) const { return table(where).available(); }
-    /// How many of these `begin` needs for this batch: if it refuses for no other reason, it refuses with `full` if and
-    /// only if there are fewer. A token for which its sequence has a promise needs none. O(1), or O(tokens) if there
-    /// are promises, or if the batch is stored in part.
-    std::int32_t cells_needed(const Batch& batch, Where where = Where::current()) {
-        const detail::Caller caller{where};
-        return state().book.cells_needed(batch);
-    }
-    /// By how much `free_cells` grows when s loses all its tokens: cells that nothing else owns, and its promise. O(1 +
-    /// 64-cell words that its cells span), and O(1) while no cell was ever shared.
-    std::int32_t cells_freed_by(Sequence s, Where where = Where::current()) const {
-        const detail::Caller caller{where};
-        return table().unshared(s) + table().promises().cells(s);
-    }
-
-    /// Cells that no sequence owns, but snapshots of prefix trees, which give them up when they are asked to: see
-    /// `PrefixTree::evictable`, which leaves out what is pinned. O(1).
-    Cell evictable_cells(Where where = Where::current()) const { return table(where).evictable(); }
-
-    /// Sets cells aside for the next `tokens` tokens of s, beyond what s has, in place of an earlier promise: `begin`
-    /// does not refuse these with `full`. Refuses with `full` if too few cells are free. What s gives up (in a `drop`,
-    /// when it goes back, or when it forgets) goes back to the promise, up to its size. So a sequence whose window
-    /// forgets needs a promise of no more than what the window keeps and a batch, and gets none of more. That holds as
-    /// long as nothing else owns what s forgets.
-    ///
-    /// The promise ends when s loses all its tokens, or by a promise of 0. It promises cells, not the memory of
-    /// `initial_cells`. O(1). The first one allocates 8 bytes for each sequence.
-    Result<void> promise(Sequence s, std::int32_t tokens, Where where = Where::current()) {
-        return detail::perform(*this, op::Promise{s, tokens}, where);
-    }
-    /// How many cells are set aside for s. O(1).
-    std::int32_t promised(Sequence s, Where where = Where::current()) const {
-        static_cast<void>(runs(s, where)); // checks s
-        return table().promises().cells(s);
-    }
 
     /// O(cells / 64 + sequences + snapshots).
     CacheStatistics statistics(Where where = Where::current()) const {
@@ -534,6 +481,7 @@ public:
 
 protected:
     friend struct MemoryAccess;
+    friend class CellRoom<Cache>;
 
     // With room for another run of each of these sequences. Neither is inlined into every call of `begin`.
     template <class... Sequences>
@@ -638,7 +586,7 @@ auto Cache<Layout, Window, Shift, Backend>::prepare(const op::FormPages& pages) 
     state().expect_no_pass("form_pages");
     CELLAR_EXPECTS(pages.page_size > 0 && 64 % pages.page_size == 0, "form_pages: a page size of ", pages.page_size,
                    ", expected a divisor of 64");
-    auto forming = state().book.prepare_pages(pages.sequence, pages.page_size);
+    auto forming = state().book.table().prepare_pages(pages.sequence, pages.page_size);
     if (!forming || forming->pages.empty()) return forming;
     state().allocate_below(forming->end());
     state().reserve_plan(forming->tokens, 0);
@@ -647,7 +595,7 @@ auto Cache<Layout, Window, Shift, Backend>::prepare(const op::FormPages& pages) 
 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
 void Cache<Layout, Window, Shift, Backend>::finish(detail::PageForming&& forming) noexcept {
-    state().book.finish_pages(forming);
+    state().book.table().finish_pages(forming);
     if constexpr (holds_data) {
         state().carry_out(forming.plan);
     } else {

@@ -269,8 +269,8 @@ public:
         const detail::Caller caller{where};
         return members_.fewest([&](const auto& m) { return m.free_cells() + m.cells_freed_by(s); }) - free_cells();
     }
-    /// Sets cells aside for the next `tokens` tokens of s, in all members that have cells: see `Cache::promise`. Refuses
-    /// as they do, with nothing changed.
+    /// Sets cells aside for the next `tokens` tokens of s, in all members that have cells: see `Cache`. Refuses as they
+    /// do, with nothing changed.
     Result<void> promise(Sequence s, std::int32_t tokens, Where where = Where::current()) {
         return detail::perform(*this, op::Promise{s, tokens}, where);
     }
@@ -384,8 +384,10 @@ public:
     }
     Cell evictable_cells() const {
         const auto in_time = [](const auto& m) {
-            if constexpr (requires { m.evictable_cells(); }) return m.free_cells() + m.evictable_cells();
-            else return m.free_cells();
+            if constexpr (requires { m.evictable_cells(); })
+                return m.free_cells() + m.evictable_cells();
+            else
+                return m.free_cells();
         };
         return members_.fewest(in_time) - free_cells();
     }

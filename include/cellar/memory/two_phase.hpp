@@ -140,12 +140,14 @@ auto perform(M& memory, const Operation& operation, const std::source_location& 
                      [&](auto&& prepared) { return memory.finish(std::forward<decltype(prepared)>(prepared)); });
 }
 
-/// True for what concerns only memories that have schedules, or cells (to promise, to form pages of, to defragment). Others leave it out.
+template <class T, class... Types>
+inline constexpr bool is_among = (std::same_as<T, Types> || ...);
+
+/// True for what concerns only memories that have schedules, or cells (to promise, to form pages, to defragment).
+/// Others leave it out.
 template <class Operation>
 inline constexpr bool may_leave_out =
-    std::same_as<Operation, op::Schedule> || std::same_as<Operation, op::Unschedule>
-    || std::same_as<Operation, op::Promise> || std::same_as<Operation, op::FormPages>
-    || std::same_as<Operation, op::Defragment>;
+    is_among<Operation, op::Schedule, op::Unschedule, op::Promise, op::FormPages, op::Defragment>;
 
 /// What a memory that leaves an operation out prepares.
 struct LeftOut {};

@@ -18,8 +18,8 @@
 #include <optional>
 #include <vector>
 
-// How many bytes the memory of a model takes, before it is made, and how much fits into a number of bytes. The sizes are
-// those of keys and values in `Layout`, and of states of `State` elements.
+// How many bytes the memory of a model takes, before it is made, and how much fits into a number of bytes. The sizes
+// are those of keys and values in `Layout`, and of states of `State` elements.
 
 namespace cellar::models {
 
@@ -64,10 +64,8 @@ std::int64_t layer_bytes(const LayerDescription& layer, const MemoryLimits& limi
     const auto with = [&](const auto& window) {
         return cellar::layer_bytes<Layout>(layer.shape, cellar::detail::cells_for<Layout>(own, window));
     };
-    if (layer.kind == LayerKind::sliding)
-        return with(WindowFor<SlidingWindow<>>::make(layer.window, limits.window));
-    if (layer.kind == LayerKind::chunked)
-        return with(WindowFor<ChunkedAttention<>>::make(layer.window, limits.window));
+    if (layer.kind == LayerKind::sliding) return with(WindowFor<SlidingWindow<>>::make(layer.window, limits.window));
+    if (layer.kind == LayerKind::chunked) return with(WindowFor<ChunkedAttention<>>::make(layer.window, limits.window));
     return with(FullCausal{});
 }
 

@@ -212,7 +212,9 @@ public:
     std::int32_t cells_needed(const Batch& batch) requires(detail::counts_cells<M>) {
         return memory_.cells_needed(batch);
     }
-    std::int32_t cells_freed_by(Sequence s) const requires(detail::counts_cells<M>) { return memory_.cells_freed_by(s); }
+    std::int32_t cells_freed_by(Sequence s) const requires(detail::counts_cells<M>) {
+        return memory_.cells_freed_by(s);
+    }
 
     /// For prefix trees; see `Cache`.
     template <class Snapshot>

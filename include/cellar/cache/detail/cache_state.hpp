@@ -368,8 +368,7 @@ struct CacheState {
 
     /// Memory of cells from `first` on is not needed for now.
     void uncommit(Cell first) noexcept {
-        for (Store& store : stores)
-            for_each_plane(store, Store::planes(), [&](auto& plane) { plane.uncommit(first); });
+        for (Store& store : stores) for_each_plane(store, Store::planes(), [&](auto& plane) { plane.uncommit(first); });
     }
 
     /// The same for all cells below `end`.

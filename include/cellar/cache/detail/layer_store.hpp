@@ -100,8 +100,7 @@ public:
                 memory_.uncommit(begin, memory_.size() - begin);
             } else if constexpr (contiguous_cells<Mapping>) {
                 for (int head = 0; head < mapping_.heads(); ++head)
-                    for (int d = 0; d < mapping_.dim(); ++d)
-                        memory_.uncommit(mapping_(first, head, d), cells - first);
+                    for (int d = 0; d < mapping_.dim(); ++d) memory_.uncommit(mapping_(first, head, d), cells - first);
             }
         }
     }
