@@ -122,9 +122,8 @@ TEST_CASE("what a scheduler asks, promises and parks") {
     // [victim]
     const BatchBuilder batch{bob, cache.next(bob), 50};
     const std::int32_t lacking = cache.cells_needed(batch) - cache.free_cells();
-    if (lacking > 0 && cache.cells_freed_by(alice) >= lacking) { // else no `full`, or not enough
-        cellar::CellSnapshot parked =
-            cellar::park(cache, alice).value(); // on the host; alice is empty, and promised nothing
+    if (lacking > 0 && cache.cells_freed_by(alice) >= lacking) {          // else no `full`, or not enough
+        cellar::CellSnapshot parked = cellar::park(cache, alice).value(); // on the host; alice is empty
         REQUIRE(feed(cache, batch));
         CHECK(cellar::unpark(cache, alice, parked)); // goes on where it was
     }
