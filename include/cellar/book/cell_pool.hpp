@@ -173,6 +173,8 @@ public:
         owners_.drop_words(cells, [&](const CellsOfWords&) { any = true; });
         return any;
     }
+    /// Undoes `lend`.
+    void take_back(const CellsOfWords& cells) { owners_.add(cells); }
 
     /// How many cells at positions [from, to) have several owners.
     std::int32_t count_shared(const PositionRuns& runs, Position from, Position to) const {

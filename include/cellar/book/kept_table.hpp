@@ -69,7 +69,7 @@ public:
                 if (!kept.is_offloaded()) kept.runs.for_each_words(kept.from, kept.to, visit);
             });
         };
-        const auto give_back = [&](const CellsOfWords& cells) { pool_.share(cells); };
+        const auto give_back = [&](const CellsOfWords& cells) { pool_.take_back(cells); };
         bool frees = false;
         if (runs != nullptr)
             runs->for_each_words(Position{0}, to_end, [&](const CellsOfWords& cells) { pool_.lend(cells); });
