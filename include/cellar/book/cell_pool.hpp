@@ -166,7 +166,7 @@ public:
         runs.for_each_words(from, to, [&](const CellsOfWords& cells) { give(cells); });
     }
 
-    /// Cells lose an owner until `share` gives it back. Returns true if some have none left. They do not become free.
+    /// Cells lose an owner until `take_back`. Returns true if some have none left. They do not become free.
     bool lend(const CellsOfWords& cells) {
         if (cells.words == 1) return owners_.drop_word(cells.at, cells.cells) != 0;
         bool any = false;
