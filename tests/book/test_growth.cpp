@@ -111,8 +111,8 @@ TEST_CASE("a book that planned no memory agrees with one that planned all of it"
                 scheduled.erase(scheduled.begin() + static_cast<std::ptrdiff_t>(chosen));
             } else if (choice == 2 && random(0, 5) == 0) {
                 both([&](Book& b) {
-                    const Defragmentation moves = b.prepare_defragment();
-                    b.finish_defragment(moves);
+                    const Defragmentation moves = b.table().prepare_defragment();
+                    b.table().finish_defragment(moves);
                 });
             } else {
                 const BatchBuilder tokens = random_batch(complete, random);
@@ -157,13 +157,13 @@ TEST_CASE("a defragmentation prepares room for the runs that it divides a snapsh
         auto removal = book.prepare_remove(s, Position{0}, to_end, MovedKeys::rotated, 0);
         book.finish_remove(*removal);
     }
-    const Defragmentation moves = book.prepare_defragment();
+    const Defragmentation moves = book.table().prepare_defragment();
     REQUIRE(kept->runs.runs() == 1);
     CHECK(moves.splits(kept->runs) == n - 1);
     CHECK(moves.splits(stays->runs) == 0);
     REQUIRE(kept->runs.has_room(n - 1));
     CHECK_FALSE(stays->runs.has_room(n - 1)); // none of its cells moves
-    book.finish_defragment(moves);
+    book.table().finish_defragment(moves);
     CHECK(kept->runs.runs() == n);
     CHECK(audit(book.table()).empty());
 }

@@ -249,7 +249,7 @@ TEST_CASE("a memory in fewer bits has the bytes of its formats, and refuses head
     const RunTimeDescription model = model_of({full_layer(2, 128), full_layer(1, 64)});
     constexpr int blocks = 2 * 4 + 2; // of 32 values, in the keys of a cell
     CHECK(make_memory<Small>(model, limits).value().bytes() == 8 * blocks * (34 + 18));
-    CHECK(memory_bytes<Small>(model, limits).value() == 8 * blocks * (34 + 18));
+    CHECK(bytes<Small>(model, limits).value() == 8 * blocks * (34 + 18));
     for (const int dim : {96, 80}) // no multiple of a rotation, and none of a block
         CHECK(refusal_of<Small>(model_of({full_layer(2, 64), full_layer(2, dim)}))
               == "layer 1 is full, with rotary pairs as in GPT-NeoX, and no member of the memory takes such a layer");

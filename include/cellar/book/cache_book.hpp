@@ -66,7 +66,6 @@ public:
     KeptTable& snapshots() { return table_.snapshots(); }
     Cell cells() const { return table_.cells(); }
     const PositionRuns& runs(Sequence s) const { return table_.record(s).runs; }
-    void track_changes() { table_.track_changes(); }
     /// Of a sequence of the open pass, since they were tracked.
     RunChanges& changes(Sequence s) { return *table_.changes(table_.unchecked(s)); }
     const OpenPass& pass() const { return pass_; }
@@ -187,15 +186,6 @@ public:
     /// See `CellTable::would_repeat_cells`.
     bool would_repeat_cells(const KeptCells& parent, const KeptCells& child) const {
         return table_.would_repeat_cells(parent.runs, child, child.to);
-    }
-
-    /// See `CellTable::prepare_defragment`.
-    template <class... Sequences>
-    Defragmentation prepare_defragment(const Sequences&... sequences) {
-        return table_.prepare_defragment(sequences...);
-    }
-    void finish_defragment(const Defragmentation& defragmentation) noexcept {
-        table_.finish_defragment(defragmentation);
     }
 
     /// True if a sequence that has all tokens below `kept.from` could resume at p with the kept ones. O(log m).

@@ -487,13 +487,13 @@ protected:
     template <class... Sequences>
     [[gnu::noinline]] detail::Defragmentation prepare_defragment(const Sequences&... sequences) {
         state().expect_no_pass("defragment");
-        detail::Defragmentation defragmentation = state().book.prepare_defragment(sequences...);
+        detail::Defragmentation defragmentation = state().book.table().prepare_defragment(sequences...);
         state().reserve_plan(defragmentation.cells(), 0);
         return defragmentation;
     }
     [[gnu::noinline]] void carry_out(detail::Defragmentation& defragmentation) {
         if constexpr (holds_data) state().carry_out(defragmentation.plan());
-        state().book.finish_defragment(defragmentation);
+        state().book.table().finish_defragment(defragmentation);
         if constexpr (!holds_data) state().hand_over(defragmentation.plan());
     }
 

@@ -281,7 +281,7 @@ struct CacheState {
     void prepare_lists(std::int32_t page_size) {
         const std::int32_t batch = std::min(limits.batch, limits.sequences);
         auto& pages = scratch.pages;
-        book.track_changes();
+        book.table().track_changes();
         if (scratch.lists == nullptr)
             scratch.lists = std::make_unique<Lists<CellRows>>(backend, limits.sequences, batch);
         if (page_size == 0 || (pages != nullptr && pages->rows.page_size() == page_size)) return;

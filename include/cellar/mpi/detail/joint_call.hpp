@@ -40,10 +40,10 @@ enum class JointOperation : std::int32_t {
 };
 
 inline const char* name_of(JointOperation operation) {
-    constexpr const char* names[] = {"nothing", "begin",      "reserve",    "copy_prefix", "remove",     "snapshot",
-                                     "restore", "rewind",     "merge",      "split",       "schedule",   "unschedule",
-                                     "promise", "form_pages", "offload",    "reload",      "defragment", "compare",
-                                     "commit",  "drop",       "attend",     "end"};
+    constexpr const char* names[] = {"nothing", "begin",      "reserve", "copy_prefix", "remove",     "snapshot",
+                                     "restore", "rewind",     "merge",   "split",       "schedule",   "unschedule",
+                                     "promise", "form_pages", "offload", "reload",      "defragment", "compare",
+                                     "commit",  "drop",       "attend",  "end"};
     return names[static_cast<std::size_t>(operation)];
 }
 
