@@ -152,7 +152,7 @@ TEST_CASE("memories are made by the name of a model") {
     CHECK(gemma.member<Gemma::Full<>>().shape().layers == 5);
     CHECK(gemma.bytes() == models::bytes(models::gemma3_4b, {.attention = limits}));
 
-    auto states = models::Mamba2_2_7B::make_recurrent({.sequences = 4, .rollback = 1});
+    auto states = models::Mamba2_2_7B::make_recurrent({.sequences = 4, .batch = 1, .rollback = 1});
     static_assert(std::is_same_v<decltype(states), models::Mamba2_2_7B::Memory<>>);
     CHECK(states.slots() == 4 * (1 + 1) + 1);
 
