@@ -38,8 +38,8 @@ public:
         return std::move(removal->plan);
     }
     Plan defragment() {
-        const detail::Defragmentation defragmentation = prepare_defragment();
-        finish_defragment(defragmentation);
+        const detail::Defragmentation defragmentation = table().prepare_defragment();
+        table().finish_defragment(defragmentation);
         return defragmentation.plan();
     }
 

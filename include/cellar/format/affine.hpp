@@ -21,7 +21,7 @@ namespace detail {
 /// 32 numbers of a few bits, one behind the other from the lowest bit of the first byte on.
 template <int Bits>
 struct PackedNumbers {
-    alignas(4) std::uint8_t bytes[std::size_t{4 * Bits}];
+    alignas(4) std::uint8_t bytes[std::size_t{4} * Bits];
 };
 struct ScaleAndBias {
     half scale;

@@ -6,6 +6,7 @@
 #include <cellar/format/detail/codes.hpp>
 #include <cellar/format/detail/numbers.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string_view>
@@ -57,7 +58,8 @@ template <class Block>
     pack_halves<32>(codes, block.low);
     if constexpr (sizeof(Block) > sizeof(NibblesMinimumBlock))
         for (int i = 0; i < 4; ++i)
-            block.high[i] = static_cast<std::uint8_t>(joined<1>(load_eight(codes + 8 * i) >> 4 & low_bits(1, 8)));
+            block.high[i] =
+                static_cast<std::uint8_t>(joined<1>(load_eight(codes + std::ptrdiff_t{8} * i) >> 4 & low_bits(1, 8)));
 }
 /// The codes less `Zero`.
 template <int Zero>
@@ -79,7 +81,7 @@ template <int Zero = 0, class Block>
         unpack_nibbles<Zero>(block.low, to);
     } else {
         constexpr std::uint64_t lower = low_bits(4, 8);
-        for (int i = 0; i < 2; ++i) {
+        for (std::ptrdiff_t i = 0; i < 2; ++i) {
             const std::uint64_t both = load_eight(block.low + 8 * i);
             store_with_fifths<Zero>(both & lower, block.high[i], to + 8 * i);
             store_with_fifths<Zero>(both >> 4 & lower, block.high[2 + i], to + 16 + 8 * i);
@@ -118,8 +120,9 @@ struct MinimumBlocks : InBlocks<Format, Block, 32, half, 32, true> {
         const float inverse = inverse_of(scale);
         std::uint8_t codes[32];
         for (int i = 0; i < 32; ++i)
-            codes[i] = static_cast<std::uint8_t>(
-                static_cast<std::int32_t>(limited_above_zero((values[i] - min) * inverse, last) + 0.5F));
+            codes[i] = static_cast<std::uint8_t>(static_cast<std::int32_t>(
+                // NOLINTNEXTLINE(bugprone-incorrect-roundings): as ggml rounds
+                limited_above_zero((values[i] - min) * inverse, last) + 0.5F));
         block.scale = static_cast<half>(scale);
         block.minimum = static_cast<half>(min);
         pack_codes(codes, block);

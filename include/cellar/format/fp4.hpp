@@ -6,6 +6,7 @@
 #include <cellar/format/detail/minifloat.hpp>
 #include <cellar/format/detail/numbers.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -93,7 +94,7 @@ struct Nvfp4 : InBlocks<Format, Nvfp4Block, 64, float, 16> {
     static constexpr std::string_view name = "nvfp4";
 
     [[gnu::always_inline]] static void encode_unit(const float* values, Nvfp4Block& block) {
-        for (int group = 0; group < 4; ++group) {
+        for (std::ptrdiff_t group = 0; group < 4; ++group) {
             const float* const own = values + 16 * group;
             const float largest = largest_magnitude<16>(own);
             std::uint8_t scale = nearest_scale(largest / 6);
@@ -106,7 +107,7 @@ struct Nvfp4 : InBlocks<Format, Nvfp4Block, 64, float, 16> {
         }
     }
     [[gnu::always_inline]] static void unpack_unit(const Nvfp4Block& block, std::int8_t* codes, float* factors) {
-        for (int group = 0; group < 4; ++group) {
+        for (std::ptrdiff_t group = 0; group < 4; ++group) {
             unpack_e2m1<16>(block.numbers[group], codes + 16 * group);
             factors[group] = value_of(block.scales[group]) / 2;
         }

@@ -73,7 +73,7 @@ private:
         }
         /// One bit of the index: the highest one becomes the lowest one. So all steps have the same loop.
         [[gnu::always_inline]] static void add_pairs(const float* __restrict from, float* __restrict to) {
-            for (int i = 0; i < N / 2; ++i) {
+            for (std::ptrdiff_t i = 0; i < N / 2; ++i) {
                 to[2 * i] = from[i] + from[i + N / 2];
                 to[2 * i + 1] = from[i] - from[i + N / 2];
             }

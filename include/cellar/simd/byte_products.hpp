@@ -3,6 +3,7 @@
 
 #include <cellar/simd/vector.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
@@ -28,14 +29,14 @@ struct BaselineProducts {
     template <int N>
     static Codes codes(const std::int8_t* from) {
         Codes codes{};
-        for (int i = 0; i < N / 8; ++i) codes.shorts[i] = widen(from + 8 * i);
+        for (int i = 0; i < N / 8; ++i) codes.shorts[i] = widen(from + std::ptrdiff_t{8} * i);
         return codes;
     }
 
     static Vector::Ints sums(const Codes& codes, const std::int8_t* queries) {
         Vector::Ints sum{};
         for (int i = 0; i < 4; ++i) {
-            const Shorts products = codes.shorts[i] * widen(queries + 8 * i); // at most 128 * 127
+            const Shorts products = codes.shorts[i] * widen(queries + std::ptrdiff_t{8} * i); // at most 128 * 127
             Half parts[2];
             std::memcpy(parts, &products, sizeof(parts));
             sum += __builtin_convertvector(parts[0], Vector::Ints) + __builtin_convertvector(parts[1], Vector::Ints);
@@ -94,8 +95,8 @@ struct Avx2Products {
         return codes;
     }
     CELLAR_INLINE Vector::Ints sums(const Codes& codes, const std::int8_t* queries) {
-        Bytes bytes = Avx2Bytes::load<32>(queries);
-        Shorts pairs; // at most 2 * 128 * 127, which fits
+        Bytes bytes = Avx2Bytes::load<32>(queries); // NOLINT(misc-const-correctness): an instruction changes it
+        Shorts pairs;                               // at most 2 * 128 * 127, which fits
         asm("vpsignb %1, %0, %0" : "+x"(bytes) : "x"(codes.bytes));
         asm("vpmaddubsw %2, %1, %0" : "=x"(pairs) : "x"(codes.magnitudes), "x"(bytes));
         Vector::Ints sums;

@@ -94,7 +94,8 @@ CELLAR_KERNEL void round_queries(const float* q, std::ptrdiff_t stride, int rows
         for (std::int64_t g = 0; g < groups; ++g) {
             const float* const from = q + r * stride + g * group;
             const std::int64_t wide = padded_dim(std::min(group, dim - g * group));
-            std::int8_t* const row = to.bytes + r / together * together * to.stride + r % together * code_unit;
+            std::int8_t* const row =
+                to.bytes + std::int64_t{r / together} * together * to.stride + r % together * code_unit;
             to.steps[r * groups + g] = round_group(from, wide, g * group, together * code_unit, row);
             Floats sum{};
             for (std::int64_t d = 0; d < wide; d += lanes) sum += load(from + d);
@@ -361,7 +362,7 @@ CELLAR_KERNEL void add_codes(const float* weights, int rows, int cells, const Co
         const std::int64_t first = g * values.group;
         const std::int64_t width = g + 1 == values.groups ? dim - first : values.group;
         const float* const factors = values.factors + g * tile_cells;
-        bool is_added = false;
+        bool is_added = false; // NOLINT(misc-const-correctness): CELLAR_PAIRS is not defined for each level
 #ifdef CELLAR_PAIRS
         if constexpr (std::is_same_v<Code, std::int8_t>)
             is_added = add_rounded(weights, largest, rows, cells, factors, values.rows, g * values.next_group, width,

@@ -63,11 +63,11 @@ public:
           stride_{padded_codes(source.store->dim())},
           unpacks_{kernels.codes.unpack != nullptr && (!rotates_heads<typename Store::Format> || is_whole(source))},
           in_place_{(stores_codes<Format> || stores_steps<Format>)&&unpacks_ && source.store->dim() % code_unit == 0},
+          floats_{arrays.take<float>(tile_cells * wide())},
+          codes_{arrays.take<Code>(in_place_ ? 0 : tile_cells * stride_)},
           places_{units_},
           scale_places_{scales_} {
         const std::int64_t factors = (has_offsets<Format> ? 2 : 1) * all_groups_ * tile_cells;
-        floats_ = arrays.take<float>(tile_cells * wide());
-        codes_ = arrays.take<Code>(in_place_ ? 0 : tile_cells * stride_);
         stored_factors_ = arrays.take<Factor>(factors);
         factors_ = arrays.take<float>(factors);
         scaled_ = arrays.take<float>(std::max<std::int64_t>(4 * all_groups_, max_rows_of_values) * tile_cells);
@@ -173,7 +173,8 @@ private:
     static bool is_whole(const EncodedRows<Store>& source) { return source.dim == source.store->dim(); }
 
     template <class F>
-    void for_each_rotated(float* rows, int count, F f) const {
+    void for_each_rotated(float* rows, // NOLINT(readability-non-const-parameter): f writes to them
+                          int count, F f) const {
         if constexpr (rotates_heads<typename Store::Format>) {
             if (!unpacks_) return;
             for (int r = 0; r < count; ++r)
@@ -252,8 +253,8 @@ private:
     std::int64_t stride_;
     bool unpacks_;
     bool in_place_;
-    float* floats_ = nullptr;          // [tile_cells, wide]
-    Code* codes_ = nullptr;            // [tile_cells, stride]
+    float* floats_;                    // [tile_cells, wide]
+    Code* codes_;                      // [tile_cells, stride]
     Factor* stored_factors_ = nullptr; // [groups, tile_cells], and the offsets
     float* factors_ = nullptr;         // the same
     float* scaled_ = nullptr;          // of kernels

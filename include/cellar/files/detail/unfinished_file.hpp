@@ -37,7 +37,7 @@ inline bool is_unfinished(std::string_view file, std::string_view name) {
     constexpr std::size_t digits = 8;
     if (file.size() <= digits + 1 + end.size() || !file.ends_with(end)) return false;
     file.remove_suffix(end.size());
-    const bool is_hex = file.find_first_not_of("0123456789abcdef", file.size() - digits) == file.npos;
+    const bool is_hex = file.find_first_not_of("0123456789abcdef", file.size() - digits) == std::string_view::npos;
     file.remove_suffix(digits);
     if (!is_hex || !file.ends_with('.')) return false;
     file.remove_suffix(1);

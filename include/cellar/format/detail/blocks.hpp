@@ -67,12 +67,12 @@ struct InBlocks {
         if constexpr (Offsets) {
             factor offsets[per_unit];
             Format::unpack_unit(from, codes, factors, offsets);
-            for (int f = 0; f < per_unit; ++f)
+            for (std::ptrdiff_t f = 0; f < per_unit; ++f)
                 multiples<ValuesPerFactor>(codes + f * ValuesPerFactor, static_cast<float>(factors[f]),
                                            static_cast<float>(offsets[f]), values + f * ValuesPerFactor);
         } else {
             Format::unpack_unit(from, codes, factors);
-            for (int f = 0; f < per_unit; ++f)
+            for (std::ptrdiff_t f = 0; f < per_unit; ++f)
                 multiples<ValuesPerFactor>(codes + f * ValuesPerFactor, static_cast<float>(factors[f]),
                                            values + f * ValuesPerFactor);
         }

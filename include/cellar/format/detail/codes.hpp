@@ -13,7 +13,7 @@ namespace cellar::detail {
 }
 /// 8 bytes, the first one lowest.
 [[gnu::always_inline]] inline std::uint64_t load_eight(const std::uint8_t* from) {
-    std::uint64_t word;
+    std::uint64_t word = 0;
     std::memcpy(&word, from, sizeof(word));
     return little_endian(word);
 }
