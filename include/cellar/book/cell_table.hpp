@@ -293,7 +293,7 @@ public:
     /// Which tokens of s must move so that its cells form pages, to blocks that are wholly free and neighbours. Refuses
     /// with `no_pages` if positions are missing or repeated, and with `full`.
     Result<PageForming> prepare_pages(Sequence s, std::int32_t size) {
-        PositionRuns& runs = record(s).runs;
+        const PositionRuns& runs = record(s).runs;
         PageForming forming{.sequence = s, .size = size};
         if (!runs.empty() && runs.last() - runs.first() + 1 != runs.tokens())
             return Refusal{.reason = Reason::no_pages, .sequence = s};

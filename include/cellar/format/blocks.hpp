@@ -120,9 +120,8 @@ struct MinimumBlocks : InBlocks<Format, Block, 32, half, 32, true> {
         const float inverse = inverse_of(scale);
         std::uint8_t codes[32];
         for (int i = 0; i < 32; ++i)
-            codes[i] = static_cast<std::uint8_t>(static_cast<std::int32_t>(
-                // NOLINTNEXTLINE(bugprone-incorrect-roundings): as ggml rounds
-                limited_above_zero((values[i] - min) * inverse, last) + 0.5F));
+            codes[i] = static_cast<std::uint8_t>( // NOLINTNEXTLINE(bugprone-incorrect-roundings): as ggml rounds
+                static_cast<std::int32_t>(limited_above_zero((values[i] - min) * inverse, last) + 0.5F));
         block.scale = static_cast<half>(scale);
         block.minimum = static_cast<half>(min);
         pack_codes(codes, block);
