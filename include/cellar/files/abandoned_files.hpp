@@ -25,7 +25,7 @@ inline std::size_t remove_abandoned(const std::filesystem::path& path) {
     std::filesystem::directory_iterator entry{folder, error};
     for (; !error && entry != std::filesystem::directory_iterator{}; entry.increment(error))
         if (detail::is_unfinished(entry->path().filename().string(), name))
-            removed += detail::PosixFiles::remove_abandoned(entry->path()) ? 1 : 0;
+            removed += detail::PosixFiles::remove_abandoned(entry->path()) ? 1U : 0U;
 #else
     static_cast<void>(path);
 #endif

@@ -43,7 +43,7 @@ struct AffineGroup {
         const float steps = whole(edge / (from_min ? magnitude : -magnitude));
         const float scale = steps != 0 ? edge / steps : from_min ? magnitude : -magnitude;
         const float bias = steps != 0 ? edge : 0;
-        std::uint8_t numbers[Group];
+        std::uint8_t numbers[std::size_t{Group}];
         for (int i = 0; i < Group; ++i)
             numbers[i] = static_cast<std::uint8_t>(nearest_even(limited_above_zero((values[i] - bias) / scale, last)));
         for (int i = 0; i < Group / 8; ++i) {
@@ -134,7 +134,7 @@ private:
         [[gnu::always_inline]] static void run(const unit* units, const scale* scales, float* values,
                                                std::ptrdiff_t n) {
             for (std::ptrdiff_t i = 0; i < n; ++i) {
-                std::uint8_t numbers[Group];
+                std::uint8_t numbers[std::size_t{Group}];
                 Numbers::template unpack<false>(units + i * units_per_group, numbers);
                 const auto by = static_cast<float>(scales[i].scale);
                 const auto bias = static_cast<float>(scales[i].bias);

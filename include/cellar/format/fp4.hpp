@@ -38,7 +38,7 @@ namespace detail {
 
 template <int N>
 [[gnu::always_inline]] inline void encode_e2m1(const float* values, float scale, std::uint8_t* to) {
-    std::uint8_t codes[N];
+    std::uint8_t codes[std::size_t{N}];
     for (int i = 0; i < N; ++i) codes[i] = nearest_e2m1(values[i], scale);
     pack_halves<N>(codes, to);
 }

@@ -57,8 +57,8 @@ private:
     struct Transform {
         [[gnu::always_inline]] static void run(float* values, std::ptrdiff_t n) {
             for (std::ptrdiff_t i = 0; i < n; i += N) {
-                float part[N];
-                float next[N];
+                float part[std::size_t{N}];
+                float next[std::size_t{N}];
                 std::memcpy(part, values + i, sizeof(part));
                 for (int bit = 1; bit < N; bit *= 4) {
                     add_pairs(part, next);

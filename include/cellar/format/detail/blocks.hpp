@@ -62,10 +62,10 @@ struct InBlocks {
     static constexpr int per_unit = Values / ValuesPerFactor;
 
     [[gnu::always_inline]] static void decode_unit(const unit& from, float* values) {
-        code codes[Values];
-        factor factors[per_unit];
+        code codes[std::size_t{Values}];
+        factor factors[std::size_t{per_unit}];
         if constexpr (Offsets) {
-            factor offsets[per_unit];
+            factor offsets[std::size_t{per_unit}];
             Format::unpack_unit(from, codes, factors, offsets);
             for (std::ptrdiff_t f = 0; f < per_unit; ++f)
                 multiples<ValuesPerFactor>(codes + f * ValuesPerFactor, static_cast<float>(factors[f]),
