@@ -3,7 +3,9 @@
 // error: deleted
 #include <cellar/cellar.hpp>
 
-void put(cellar::Cache<>& cache, const cellar::Batch& batch, const float* rows) {
+#include <vector>
+
+void put(cellar::Cache<>& cache, const cellar::Batch& batch, const std::vector<float>& rows) {
 #ifdef CORRECTED
     auto pass = cache.begin(batch);
     pass->put(0, rows, rows);
