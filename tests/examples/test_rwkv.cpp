@@ -187,8 +187,8 @@ public:
         for (const int user : order) {
             Alone& alone = after[static_cast<std::size_t>(user)];
             tokens.push_back(below(256));
-            positions.push_back(Position{static_cast<std::int32_t>(alone.size()) - 1});
-            sequences.push_back(Sequence{user});
+            positions.push_back(cellar::Position{static_cast<std::int32_t>(alone.size()) - 1});
+            sequences.push_back(cellar::Sequence{user});
             alone.push_back(alone.back());
             expected.push_back(alone.back().feed(tokens.back()));
         }

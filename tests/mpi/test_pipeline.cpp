@@ -554,7 +554,7 @@ TEST_CASE("layers divided over ranks compute what one process computes") {
     const CacheShape model{.layers = 7, .kv_heads = heads, .head_dim = dim};
     const CacheLimits limits{.sequences = 1, .capacity = 100, .batch = 16};
     // [stage]
-    const Share part = mpi::layers_of(comm.rank(), comm.size(), model.layers());
+    const Share part = mpi::layers_of(comm.rank(), comm.size(), model.layers);
     PipelineStage stage{comm, Cached{mpi::shape_of_layers(model, part), limits}};
     // [/stage]
     const std::vector<std::int32_t> batches{10, 16, 1, 1, 1};
@@ -599,7 +599,7 @@ TEST_CASE("layers divided over ranks compute what one process computes") {
     for (std::size_t i = 0; i < batches.size(); ++i) {
         std::vector<float> x = embedded(whole.next(alice), batches[i]);
         auto pass = *whole.begin(BatchBuilder{alice, whole.next(alice), batches[i]});
-        compute(pass, {0, model.layers()}, x);
+        compute(pass, {0, model.layers}, x);
         pass.commit();
         CHECK(x == results[i]);
     }

@@ -55,7 +55,7 @@ TEST_CASE("keys are rotated back by as many positions as the first stage says, i
     const auto make = [](const CacheShape& shape) {
         return Rotating{shape, {.sequences = 2, .capacity = 32, .batch = 16}, {}, RopeShift<>{rope_frequencies(dim)}};
     };
-    const Share part = mpi::layers_of(comm.rank(), comm.size(), model.layers());
+    const Share part = mpi::layers_of(comm.rank(), comm.size(), model.layers);
     mpi::PipelineStage stage{comm, make(mpi::shape_of_layers(model, part))};
     if (stage.is_first()) {
         auto pass = stage.begin(BatchBuilder{alice, Position{0}, tokens}).value();
@@ -72,7 +72,7 @@ TEST_CASE("keys are rotated back by as many positions as the first stage says, i
 
     Rotating alone = make(model);
     auto pass = alone.begin(BatchBuilder{alice, Position{0}, tokens}).value();
-    fill(pass, {0, model.layers()});
+    fill(pass, {0, model.layers});
     pass.commit();
     remove_some(alone);
     for (const Sequence s : {alice, bob}) {
