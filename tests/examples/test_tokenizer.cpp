@@ -36,6 +36,8 @@ std::string refusal_of(const std::string& name, const nlohmann::json& change) {
         const Tokenizer tokenizer{path};
     } catch (const llama::FileError& error) {
         message = error.what();
+        CHECK(message.starts_with(path));
+        message.replace(0, path.size(), "changed_tokenizer.json");
     }
     return message;
 }

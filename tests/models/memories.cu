@@ -7,7 +7,7 @@ namespace {
 
 template <class... Models>
 void make_all(cellar::models::ModelList<Models...>) {
-    (static_cast<void>(Models::make(cellar::CacheLimits{.capacity = 8})), ...);
+    (static_cast<void>(Models::make(cellar::models::MemoryLimits{.attention = {.capacity = 8}})), ...);
 }
 
 } // namespace

@@ -195,13 +195,14 @@ public:
             next.of(sequence).emplace(position + by,
                                       std::make_shared<const Token>(Token{token->value, shifted, token->shifts + 1}));
         }
+        const bool fits = next.used() <= cells(); // what only a schedule kept becomes free after the copies are made
         next.remove_schedules(sequence, begin, end, newest(sequence));
         int removed = 0; // positions of the sequence, kept or forgotten
         for (int p = begin; p < end && p < this->next(sequence); ++p) ++removed;
         next.cuts_.at(static_cast<std::size_t>(sequence)) = this->next(sequence) - removed;
         if (setup_.consecutive && removed > 0 && !next.can_resume(sequence, next.next(sequence)))
             return Reason::cannot_resume;
-        if (next.used() > cells()) return Reason::full;
+        if (!fits) return Reason::full;
         *this = std::move(next);
         return std::nullopt;
     }
