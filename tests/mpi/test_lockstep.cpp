@@ -143,9 +143,9 @@ TEST_CASE("refusals are the same on all ranks, without a message") {
     add(memory, alice, 10);
     const std::string before = contents(memory.memory());
     CHECK(memory.begin(BatchBuilder{bob, Position{0}, 7}).error() == Reason::full);
-    CHECK(memory.rewind(alice, Position{11}).error() == Reason::cannot_resume);
+    CHECK(memory.rewind(alice, Position{11}).error() == Reason::not_next);
     CHECK(memory.agreements() == 0);
-    CHECK(memory.snapshot(alice, Position{0}, Position{12}).error() == Reason::cannot_resume);
+    CHECK(memory.snapshot(alice, Position{0}, Position{12}).error() == Reason::not_next);
     CHECK(contents(memory.memory()) == before);
     CHECK(memory.compare());
 }
