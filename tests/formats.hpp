@@ -88,5 +88,13 @@ void encode_and_decode(std::span<float> head) {
         for (float& x : head) x = static_cast<float>(static_cast<Format>(x));
     }
 }
+/// What rows of heads are once they were stored. Rows of no dimensions, as values are that lie in keys, stay empty.
+template <class Format>
+std::vector<float> stored(std::vector<float> rows, int dim) {
+    const auto size = static_cast<std::size_t>(dim);
+    for (std::size_t i = 0; dim != 0 && i < rows.size(); i += size)
+        encode_and_decode<Format>(std::span{rows}.subspan(i, size));
+    return rows;
+}
 
 } // namespace cellar_test

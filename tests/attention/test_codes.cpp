@@ -69,14 +69,6 @@ std::vector<float> rows_of_bytes(std::mt19937& random, std::size_t n) {
     return rows;
 }
 
-template <class Format>
-std::vector<float> stored(std::vector<float> rows, int dim) {
-    const auto size = static_cast<std::size_t>(dim);
-    for (std::size_t i = 0; dim != 0 && i < rows.size(); i += size)
-        cellar_test::encode_and_decode<Format>(std::span{rows}.subspan(i, size));
-    return rows;
-}
-
 /// What all tokens but the last one read in one pass, and the last one in the next.
 template <class Layout>
 std::vector<float> results(Instructions instructions, const Shape& shape, const std::vector<float>& q,
@@ -168,8 +160,8 @@ void check(const Shape& shape, double longer = 1) {
     const auto size = [](int heads, int dim) { return static_cast<std::size_t>((tokens + 1) * heads * dim); };
     const std::vector<float> k = random_rows(random, size(shape.kv_heads, shape.key_dim));
     const std::vector<float> v = random_rows(random, size(shape.kv_heads, shape.value_dim));
-    const std::vector<float> stored_k = stored<typename Layout::key_format>(k, shape.key_dim);
-    const std::vector<float> stored_v = stored<typename Layout::value_format>(v, shape.value_dim);
+    const std::vector<float> stored_k = cellar_test::stored<typename Layout::key_format>(k, shape.key_dim);
+    const std::vector<float> stored_v = cellar_test::stored<typename Layout::value_format>(v, shape.value_dim);
     constexpr double of_floats = 2e-5;
     // Of a tile's 64 weights, each is rounded by half a step, 2^-16 of the largest product of a weight and a factor. A
     // code times that is at most the weight times the distance of two values.

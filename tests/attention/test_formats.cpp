@@ -32,14 +32,6 @@ std::vector<float> random_rows(std::mt19937& random, std::size_t n) {
     return rows;
 }
 
-template <class Format>
-std::vector<float> stored(std::vector<float> rows, int dim) {
-    const auto size = static_cast<std::size_t>(dim);
-    for (std::size_t i = 0; dim != 0 && i < rows.size(); i += size)
-        cellar_test::encode_and_decode<Format>(std::span{rows}.subspan(i, size));
-    return rows;
-}
-
 /// Two passes, of which the second sees the first.
 template <class Layout>
 std::vector<float> results(const LayerShape& shape, const std::vector<float>& q, const std::vector<float>& k,
@@ -75,8 +67,8 @@ bool agrees_with_floats(const LayerShape& shape, int value_dim) {
     const std::vector<float> v = rows(shape.kv_heads, shape.value_dim);
     const std::vector<float> found = results<Layout>(shape, q, k, v, value_dim);
     const std::vector<float> expected =
-        results<StandardV<float>>(shape, q, stored<typename Layout::key_format>(k, shape.key_dim),
-                                  stored<typename Layout::value_format>(v, shape.value_dim), value_dim);
+        results<StandardV<float>>(shape, q, cellar_test::stored<typename Layout::key_format>(k, shape.key_dim),
+                                  cellar_test::stored<typename Layout::value_format>(v, shape.value_dim), value_dim);
     float largest = 0;
     for (std::size_t i = 0; i < found.size(); ++i) largest = std::max(largest, std::abs(found[i] - expected[i]));
     return found.size() == expected.size() && largest < 1e-5F;

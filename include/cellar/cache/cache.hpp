@@ -168,10 +168,11 @@ public:
     /// Removes positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys
     /// are rotated (enqueued). With `to_end`, nothing is left to move. Shared cells are copied before they are rotated,
     /// so other sequences keep theirs. Refuses with `cannot_shift` if tokens would have to move under `DisabledShift`,
-    /// and with `full` if there is no room for the copies. Unless positions may have gaps, also with `cannot_resume` if
-    /// the next token of s would then see positions that are not kept. A negative or reversed range is a violation.
-    /// Throws `std::bad_alloc`, with nothing changed, if there is no memory for the lists of this work. A backend that
-    /// throws while it moves or rotates keys ends the process, because bookkeeping and data would disagree.
+    /// and with `full` if there is no room for the copies. Tokens that only a schedule kept count as used there, even
+    /// if the removal ends that schedule. Unless positions may have gaps, also with `cannot_resume` if the next token of
+    /// s would then see positions that are not kept. A negative or reversed range is a violation. Throws
+    /// `std::bad_alloc`, with nothing changed, if there is no memory for the lists of this work. A backend that throws
+    /// while it moves or rotates keys ends the process, because bookkeeping and data would disagree.
     ///
     /// O(64-cell words of the removed and the moved tokens + cells / 8192); at worst, O(tokens + cells / 8192). Copies
     /// also need cells, as a batch in `begin` does. In each layer, every key is rotated or copied once at most.
