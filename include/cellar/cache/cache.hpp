@@ -169,8 +169,8 @@ public:
     /// are rotated (enqueued). With `to_end`, nothing is left to move. Shared cells are copied before they are rotated,
     /// so other sequences keep theirs. Refuses with `cannot_shift` if tokens would have to move under `DisabledShift`,
     /// and with `full` if there is no room for the copies. Tokens that only a schedule kept count as used there, even
-    /// if the removal ends that schedule. Unless positions may have gaps, also with `cannot_resume` if the next token of
-    /// s would then see positions that are not kept. A negative or reversed range is a violation. Throws
+    /// if the removal ends that schedule. Unless positions may have gaps, also with `cannot_resume` if the next token
+    /// of s would then see positions that are not kept. A negative or reversed range is a violation. Throws
     /// `std::bad_alloc`, with nothing changed, if there is no memory for the lists of this work. A backend that throws
     /// while it moves or rotates keys ends the process, because bookkeeping and data would disagree.
     ///

@@ -154,10 +154,11 @@ public:
     /// cells that neither sequences nor other snapshots own. `begin` refuses with `full` only if `free_cells` of the
     /// memory and these are fewer than it needs. O(1); while prefixes are pinned, O(nodes + 64-cell words that the
     /// pinned ones span).
-    Cell evictable(const std::source_location& where = std::source_location::current()) const
-        requires(detail::counts_evictable<M>) {
+    /// Not const, because it marks what is pinned, and takes that back.
+    Cell evictable(const std::source_location& where = std::source_location::current()) requires(
+        detail::counts_evictable<M>) {
         const detail::Caller caller{where};
-        return const_cast<State&>(state()).evictable(); // changes nothing for long
+        return state().evictable();
     }
 
     M& memory(const std::source_location& where = std::source_location::current()) const {
