@@ -22,7 +22,7 @@ public:
         std::max(pieces_of<typename Keys::element_type>, pieces_of<typename Values::element_type>);
     static constexpr int least_rows = 32 * most_pieces;
 
-    /// Whether so many queries pay for the pieces of a tile (docs/performance.md). For floats, none do.
+    /// Whether so many queries pay for splitting a tile (docs/decisions.md). For floats, none do.
     static constexpr bool unit_pays(int rows) { return most_pieces < max_pieces && rows >= least_rows; }
 
     /// `rows`: of the largest block that packs.

@@ -54,7 +54,7 @@ private:
     std::int64_t step_ = 0;
 };
 
-/// What kernels of packed rows prefetch. With the second level, prompts take a little longer (docs/performance.md).
+/// What kernels of packed rows prefetch: they read a tile many times (docs/decisions.md).
 using LinesToPack = SpreadLines<CacheLevel::first>;
 /// What kernels of codes prefetch.
 using LinesAhead = SpreadLines<CacheLevel::second>;
