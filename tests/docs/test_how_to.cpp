@@ -69,6 +69,9 @@ TEST_CASE("windows and retention") {
     CHECK(small.range(Sequence{0}) == cellar::PositionRange{Position{10}, Position{15}}); // six are kept
     CHECK(small.can_resume(Sequence{0}, Position{13}));       // three can go: 6 >= 4 + 3 - 1
     CHECK_FALSE(small.can_resume(Sequence{0}, Position{12})); // four cannot
+    CHECK(small.rewind(Sequence{0}, Position{12}).error() == cellar::Reason::cannot_resume); // nothing has changed
+    CHECK(small.rewind(Sequence{0}, Position{13}));
+    CHECK(small.next(Sequence{0}) == Position{13}); // the next token replaces the former one at 13
     // [/depth]
 }
 

@@ -125,6 +125,18 @@ TEST_CASE("largest_limits is the inverse of bytes") {
     CHECK(!largest_limits(llama31_8b, asked, 1000));
 }
 
+TEST_CASE("what fits into a budget, as the page about sizes shows it") {
+    // [budget]
+    namespace models = cellar::models;
+    const std::int64_t budget = std::int64_t{24} << 30; // 24 GiB
+    const auto limits =
+        models::largest_limits(models::llama31_8b, {.attention = {.sequences = 200, .batch = 512}}, budget);
+    if (!limits) return; // not even one cell fits
+    CHECK(limits->attention.cells == 196608);
+    CHECK(models::bytes(models::llama31_8b, *limits) == budget);
+    // [/budget]
+}
+
 // DeepSeek-V3: a token is 512 + 64 elements of 2 bytes in each of 61 layers, without values: 576 * 2 * 61 = 70272.
 // 131072 tokens: 70272 * 131072 = 9210691584. Keys and values of 128 heads (128 + 64 and 128 elements) would take
 // 128 * 320 * 2 * 61 = 4997120 bytes per token.
