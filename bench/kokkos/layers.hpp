@@ -27,6 +27,7 @@ inline constexpr Cell kokkos_capacities[] = {4 * 1024, 32 * 1024};
 
 void add_rows();
 void add_decode();
+void add_attention();
 
 /// All layers, or as many as fit in 2 GiB. Jobs go through the layers one after another, so nothing of a layer is left
 /// in the processor's caches when the layer is used again.

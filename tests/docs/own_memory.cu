@@ -223,7 +223,7 @@ private:
     DeviceList<std::int32_t> cells_, indptr_, indices_, last_page_len_;
 };
 
-#if defined(__CUDACC__)
+#if defined(__CUDACC__) && __INCLUDE_LEVEL__ == 0
 /// So that a step is compiled.
 struct AnyModel {
     struct Rows {

@@ -293,15 +293,19 @@ TEST_CASE("memory of CUDA in FlashInfer's layout HND holds every key and value t
 TEST_CASE("cells that overlap are copied as by memmove") {
     for (const Order order : {Order::nhd, Order::hnd})
         for (const cellar::Move move : {cellar::Move{5, 3, 20}, cellar::Move{3, 5, 20}, cellar::Move{0, 32, 20}}) {
+            cudaStream_t stream = nullptr;
+            check(cudaStreamCreate(&stream));
             std::vector<float> data(64 * row_size);
-            const Pool pool{data.data(), order, kv_heads, head_dim};
+            Pool pool{data.data(), order, kv_heads, head_dim};
             for (int cell = 0; cell < 64; ++cell)
                 for (int i = 0; i < row_size; ++i)
                     pool.at(cell, i / head_dim, i % head_dim) = static_cast<float>(100 * cell + i);
-            cudaStream_t stream = nullptr;
-            check(cudaStreamCreate(&stream));
+            DeviceList<float> on_device;
+            pool.data = const_cast<float*>(on_device.upload(data, stream));
             launch(copy_cells, pool.row_size(), stream, pool, move);
+            data = download(on_device.data(), 64 * row_size, stream);
             check(cudaStreamDestroy(stream));
+            pool.data = data.data();
             for (int cell = 0; cell < 64; ++cell) {
                 const bool is_moved = cell >= move.to && cell < move.to + move.count;
                 const int from = is_moved ? cell - move.to + move.from : cell;
