@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // The code of docs/how-to/ and docs/tutorial.md that is not in an example.
-#include "paths.hpp"
 #include <cellar/cache/describe.hpp>
 #include <cellar/cellar.hpp>
 
 #include <doctest/doctest.h>
 
 #include <cstdint>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -291,23 +288,6 @@ TEST_CASE("the cell map") {
              "0  sequence 0: 5 tokens, positions 0 to 4\n"
              "1  sequence 1: 5 tokens, positions 0 to 4\n");
     // [/map]
-}
-
-TEST_CASE("the cell map of the README is what describe draws") {
-    cellar::Cache<> cache{{.layers = 1, .kv_heads = 2, .head_dim = 4},
-                          {.sequences = 4, .capacity = 40, .cells = 192, .batch = 32}};
-    const Sequence prompt{0};
-    feed(cache, BatchBuilder{prompt, Position{0}, 20});
-    for (std::int32_t user = 1; user < 4; ++user) REQUIRE(cache.copy_prefix(prompt, Sequence{user}, Position{20}));
-    feed(cache, BatchBuilder{}.add(Sequence{1}, Position{20}, 9).add(Sequence{2}, Position{20}, 6));
-    for (int step = 0; step < 4; ++step)
-        feed(cache, BatchBuilder{}.add(Sequence{1}, cache.next(Sequence{1})).add(Sequence{2}, cache.next(Sequence{2})));
-    feed(cache, BatchBuilder{Sequence{3}, Position{20}, 8});
-    REQUIRE(cache.remove(Sequence{2}, Position{20}, cellar::to_end));
-
-    std::ifstream file{cellar_test::source_dir() + "/README.md"};
-    const std::string readme{std::istreambuf_iterator<char>{file}, {}};
-    CHECK(readme.find("```text\n" + cellar::describe(cache) + "```") != std::string::npos);
 }
 
 // The map, the history and the masks that docs/concepts.md draws.
