@@ -22,6 +22,7 @@ SOURCES = {
     EXTERN: ["bench/compile/one_cache.cpp", "-DINSTANTIATED_ELSEWHERE"],
     "the file of a class with a cache": ["tests/docs/attention.cpp"],
     "a file that uses this class": ["bench/compile/uses_attention.cpp"],
+    "the program of the README": ["examples/00_readme.cpp"],
 }
 WITH_TARGET = (CACHE, EXTERN)
 LARGEST_RATIO = 1.25
