@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The code of docs/how-to/attend.md, and of the attention in docs/put-it-into-your-model.md.
+// The code of docs/how-to/compute-attention.md, and of the attention in docs/put-it-into-your-model.md.
 #include <cellar/attention/attend.hpp>
 #include <cellar/attention/op_threads.hpp>
 #include <cellar/cellar.hpp>
