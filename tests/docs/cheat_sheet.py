@@ -63,9 +63,9 @@ def functions(header, end=None):
 
 def differences(what, page, header):
     for name in sorted(header - page):
-        yield f"{PAGE}: {what} {name} is missing"
+        yield f"{PAGE}: {what}{name} is missing"
     for name in sorted(page - header):
-        yield f"{PAGE}: {what} {name} is gone"
+        yield f"{PAGE}: {what}{name} is gone"
 
 
 def check(root):
@@ -73,7 +73,7 @@ def check(root):
     include = root / "include/cellar"
     page = (root / PAGE).read_text()
     reasons = re.search(r"enum class Reason \{(.*?)\n\};", (include / "base/result.hpp").read_text(), re.S)[1]
-    yield from differences("the reason", set(first_column(section(page, "Reasons"))),
+    yield from differences("the reason ", set(first_column(section(page, "Reasons"))),
                            set(re.findall(r"^    (\w+),", reasons, re.M)))
     for name, header in LIMITS.items():
         struct = re.search(rf"struct {name} \{{(.*?)\n\}};", (include / header).read_text(), re.S)[1]
@@ -82,7 +82,7 @@ def check(root):
     calls = set(first_column(section(page, "Calls")))
     public = {name for header, end in COMPLETE.items() for name in functions((include / header).read_text(), end)}
     known = public.union(*(functions((include / header).read_text()) for header in OTHERS))
-    yield from differences("the call", calls & public | calls - known, public)
+    yield from differences("the call ", calls & public | calls - known, public)
 
 
 def main(arguments):
