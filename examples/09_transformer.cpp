@@ -20,7 +20,7 @@ constexpr int heads = 6;    // of queries
 constexpr int kv_heads = 2; // of keys and values: each serves three query heads
 constexpr int dim = 8;      // of a head
 
-using Cache = cellar::Cache<cellar::StandardV<float>>; // float elements, full causal attention
+using Cache = cellar::Cache<cellar::Blocked<float>>; // bf16 in a real model: float, to compare logits closely
 // [/sizes]
 constexpr int hidden = 48;
 constexpr int intermediate = 96;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // The code of docs/which-memory.md.
+#include <cellar/attention/attend.hpp>
 #include <cellar/cellar.hpp>
 #include <cellar/models/models.hpp>
 
@@ -64,16 +65,49 @@ TEST_CASE("windows") {
     using Local = Cache<StandardV<bf16>, SlidingWindow<4096>, RopeShift<Neox>>;
     using Global = Cache<StandardV<bf16>, FullCausal, RopeShift<Neox>>;
     using Gemma2 = Hybrid<Repeat<Local, Global>, Local, Global>;
-    using Gemma3 = Hybrid<Repeat<Times<5, Local>, Global>, Local, Global>; // with a window of 1024 or 512
     // [/alternating]
     static_assert(std::is_same_v<models::Gemma2_9B::Memory<>, Gemma2>);
-    static_assert(Gemma3::place(5) == LayerPlace{.member = 1, .layer = 0});
     // [chunked]
     using Chunked = Cache<StandardV<bf16>, ChunkedAttention<8192>, RopeShift<Interleaved>>;
     using NoPositions = Cache<StandardV<bf16>, FullCausal, UnrotatedShift>; // keys without rotary positions
     using Llama4 = Hybrid<Every<4, NoPositions, Chunked>, Chunked, NoPositions>;
     // [/chunked]
     static_assert(Llama4::place(3) == LayerPlace{.member = 1, .layer = 0});
+}
+
+TEST_CASE("Gemma 3, written by hand") {
+    // [gemma3]
+    // Gemma 3 1B: 26 layers, of which 5 of 6 see 512 tokens; 4 query heads over one of 256. The larger ones see 1024.
+    using Shift = RopeShift<Neox>;
+    using Local = Cache<Blocked<bf16>, SlidingWindow<512>, Shift>;
+    using Global = Cache<Blocked<bf16>, FullCausal, Shift>;
+    using Gemma3 = Hybrid<Repeat<Times<5, Local>, Global>, Local, Global>;
+
+    const CacheLimits users{.sequences = 4, .capacity = 8192, .batch = 64};
+    const SlidingWindow<512> window{{.retention = 512 + 4 - 1}}; // four drafted tokens can be taken back
+    Gemma3 memory{
+        26, // the rotary base of local layers is 10,000, that of global ones 1,000,000
+        Local{{.layers = 22, .kv_heads = 1, .head_dim = 256}, users, window, Shift{rope_frequencies(256, 1e4)}},
+        Global{{.layers = 4, .kv_heads = 1, .head_dim = 256}, users, {}, Shift{rope_frequencies(256, 1e6)}}};
+
+    const std::int32_t tokens = 3;
+    auto pass = memory.begin(Sequence{0}, tokens).value(); // in both members, or in none
+    for (int layer = 0; layer < 26; ++layer)
+        pass.visit(layer, [&](auto& own, int i) { // `own`: the pass of the member that has the layer, where it is i
+            const std::vector<float> q(tokens * 4 * 256, 1.0F);
+            const std::vector<float> k(tokens * 256, 1.0F);
+            const std::vector<float> v(tokens * 256, 1.0F); // of your model; q and k are rotated by the layer's base
+            std::vector<float> out(q.size());
+            own.put(i, k, v);
+            attend(own, i, q, out);
+        });
+    pass.commit();
+    // [/gemma3]
+    static_assert(Gemma3::place(5) == LayerPlace{.member = 1, .layer = 0});
+    CHECK(memory.member<Local>().cells() == 2176); // 4 * 515 + 64, in whole blocks
+    CHECK(memory.member<Global>().cells() == 4 * 8192);
+    CHECK(memory.next(Sequence{0}) == Position{3});
+    CHECK(memory.rewind(Sequence{0}, Position{1}));
 }
 
 TEST_CASE("latent attention, shared layers and layers of several shapes") {
