@@ -10,6 +10,7 @@
   A region lies between the lines `// [region]` and `// [/region]`; its indentation is left out.
 - Every link to a file of the project, and to a heading of a page, leads somewhere.
 - No decision in docs/decisions.md is longer than eight lines.
+- A page in docs/ begins with a recommendation: it has bold words before its first section. Lists of answers need none.
 
 usage: check.py [--update] <the project's folder>
 
@@ -23,6 +24,7 @@ from pathlib import Path
 COMPILED = ("examples/", "tests/")  # quotes come from here
 LANGUAGES = {"cpp", "c++", "cuda"}
 DECISIONS = "docs/decisions.md"
+LISTS = {DECISIONS, "docs/cheat-sheet.md", "docs/faq.md", "docs/index.md"}
 MOST_LINES = 8
 
 BLOCK = re.compile(r"^(?P<above>[^\n]*)\n```(?P<language>[^\n]*)\n(?P<text>.*?)^```[ \t]*$", re.M | re.S)
@@ -101,6 +103,12 @@ def check_links(root, page, text):
             yield f"{page}: the link to {target} leads to no heading"
 
 
+def check_opening(page, text):
+    opening = without_code(text).split("\n## ")[0]
+    if page.startswith("docs/") and page not in LISTS and "**" not in opening:
+        yield f"{page}: no recommendation before the first section, expected bold words, as in '**If unsure**, ...'"
+
+
 def check_decisions(text):
     for section in re.split(r"^## +", text, flags=re.M)[1:]:
         title, _, body = section.partition("\n")
@@ -116,6 +124,7 @@ def check(root):
         text = path.read_text()
         yield from check_blocks(root, page, text)
         yield from check_links(root, page, text)
+        yield from check_opening(page, text)
         if page == DECISIONS:
             yield from check_decisions(text)
 

@@ -92,8 +92,14 @@ class Rules(unittest.TestCase):
                 self.assertEqual(list(check.check(root)), [])
 
     def test_links(self):
-        self.expect("leads nowhere", **{"docs/more.md": "[gone](gone.md)"})
-        self.expect("leads to no heading", **{"docs/more.md": "[gone](index.md#three-words)"})
+        self.expect("leads nowhere", **{"docs/more.md": "**[gone](gone.md)**"})
+        self.expect("leads to no heading", **{"docs/more.md": "**[gone](index.md#three-words)**"})
+
+    def test_opening(self):
+        self.expect("no recommendation", **{"docs/more.md": "# More\n\nWords.\n\n## Section\n\n**If unsure**, this.\n"})
+        self.expect("no recommendation", **{"docs/more.md": "# More\n\n```text\n**\n```\n"})
+        with Tree(**{"docs/more.md": "# More\n\n**If unsure**, this.\n"}) as root:
+            self.assertEqual(list(check.check(root)), [])
 
     def test_long_decision(self):
         self.expect("'One' has 9 lines", **{"docs/decisions.md": SOUND["docs/decisions.md"] + "line\n"})
