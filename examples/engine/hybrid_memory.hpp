@@ -72,7 +72,7 @@ constexpr MemoryType memory_type(Way way, const char* format) {
                 return std::make_unique<Memory>(shape, options);
             },
             [](const Shape& shape, const MemoryOptions& options) {
-                return value_of(cellar::models::bytes<Hybrid>(shape.memory, memory_limits(shape, options)));
+                return value_of(cellar::models::bytes<Hybrid>(shape.memory, memory_limits(shape, options))).total();
             },
             [](const Shape& shape, MemoryOptions options, std::int64_t bytes) {
                 const auto limits_of = [&](int cells) {

@@ -168,7 +168,7 @@ void Decoder::read_feed_forward(const ModelFolder& folder, const std::string& at
         folder.matrix(at + (is_lfm2_ ? "feed_forward.w2.weight" : "mlp.down_proj.weight"), hidden_, intermediate_);
 }
 
-std::int64_t Decoder::memory_bytes(const models::MemoryLimits& limits) const {
+cellar::MemoryBytes Decoder::memory_bytes(const models::MemoryLimits& limits) const {
     return value_of(models::bytes<Memory>(model_, limits));
 }
 Memory Decoder::make_memory(const models::MemoryLimits& limits) const {

@@ -5,6 +5,7 @@
 #include "grouped_experts.hpp"
 #include "latent_attention.hpp"
 #include "model_folder.hpp"
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/cellar.hpp>
 #include <cellar/models/make_memory.hpp>
 
@@ -40,7 +41,7 @@ public:
     int vocabulary() const { return vocabulary_; }
 
     /// Bytes of `make_memory`, before it is made.
-    std::int64_t memory_bytes(const cellar::models::MemoryLimits& limits) const;
+    cellar::MemoryBytes memory_bytes(const cellar::models::MemoryLimits& limits) const;
     Memory make_memory(const cellar::models::MemoryLimits& limits) const;
 
     /// Runs tokens at positions [first, first + size) of a sequence. Returns a row of logits for each. Refuses as

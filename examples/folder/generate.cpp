@@ -60,7 +60,7 @@ void generate(const Request& request, std::ostream& out) {
     if (context < needed) throw std::runtime_error{"the context is smaller than the prompt and the tokens to generate"};
     const cellar::models::MemoryLimits limits{.attention = {.capacity = context, .batch = int{batch}}};
     out << decoder.description().architecture << ", " << decoder.description().layers.size()
-        << " layers; memory: " << decoder.memory_bytes(limits) << " bytes\n\n"
+        << " layers; memory: " << decoder.memory_bytes(limits).total() << " bytes\n\n"
         << request.prompt << std::flush;
 
     Memory memory = decoder.make_memory(limits);

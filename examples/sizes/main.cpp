@@ -64,7 +64,7 @@ struct Fit {
 template <class Layout>
 Fit fit_of(const models::RunTimeDescription& model, const Options& o) {
     const auto most = static_cast<std::int64_t>(o.gigabytes * static_cast<double>(1 << 30));
-    const auto bytes = [&](int users) { return models::bytes<Layout>(model, limits_for(o, users)); };
+    const auto bytes = [&](int users) { return models::bytes<Layout>(model, limits_for(o, users)).total(); };
     Fit fit{.bytes = bytes(o.users), .tokens = {}, .grows = model.count(models::LayerKind::full) != 0};
     if (const auto largest = models::largest_limits<Layout>(model, limits_for(o, o.users), most))
         fit.tokens = largest->attention.cells;

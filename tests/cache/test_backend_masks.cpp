@@ -90,29 +90,39 @@ struct Allocating : MaskWriter {
     int fences = 0;
 };
 
+constexpr detail::MaskExtents largest{8, 1000};
+
 } // namespace
+
+TEST_CASE("a backend that writes masks: the memory does not grow beyond the largest mask") {
+    Allocating backend;
+    detail::MaskBuffer<Allocating> buffer{backend};
+    static_cast<void>(buffer.reserve<float>(backend, 2, 30, {2, 35}));
+    static_cast<void>(buffer.reserve<float>(backend, 2, 31, {2, 35}));
+    CHECK(backend.allocated == 2 * 35);
+}
 
 TEST_CASE("a backend that writes masks: the memory has room for every element of the mask") {
     Allocating backend;
     detail::MaskBuffer<Allocating> buffer{backend};
-    static_cast<void>(buffer.reserve<half>(backend, 3, 3));
+    static_cast<void>(buffer.reserve<half>(backend, 3, 3, largest));
     REQUIRE(backend.allocated == 5); // floats
-    static_cast<void>(buffer.reserve<float>(backend, 1, 6));
+    static_cast<void>(buffer.reserve<float>(backend, 1, 6, largest));
     REQUIRE(backend.allocated == 10);
-    static_cast<void>(buffer.reserve<bool>(backend, 1, 40));
+    static_cast<void>(buffer.reserve<bool>(backend, 1, 40, largest));
     CHECK(backend.allocated == 10);
-    static_cast<void>(buffer.reserve<bool>(backend, 1, 41));
+    static_cast<void>(buffer.reserve<bool>(backend, 1, 41, largest));
     CHECK(backend.allocated >= 11);
 }
 
 TEST_CASE("a backend that writes masks: the memory of a mask is replaced only after its work is done") {
     Allocating backend;
     detail::MaskBuffer<Allocating> buffer{backend};
-    static_cast<void>(buffer.reserve<float>(backend, 1, 6));
+    static_cast<void>(buffer.reserve<float>(backend, 1, 6, largest));
     const int before = backend.fences;
-    static_cast<void>(buffer.reserve<float>(backend, 1, 6));
+    static_cast<void>(buffer.reserve<float>(backend, 1, 6, largest));
     CHECK(backend.fences == before);
-    static_cast<void>(buffer.reserve<float>(backend, 1, 7));
+    static_cast<void>(buffer.reserve<float>(backend, 1, 7, largest));
     CHECK(backend.fences == before + 1);
 }
 

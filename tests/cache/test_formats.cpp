@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "formats.hpp"
 #include "violations.hpp"
-#include <cellar/cache/sizes.hpp>
 #include <cellar/cellar.hpp>
 
 #include <doctest/doctest.h>
@@ -66,9 +65,9 @@ TEST_CASE("bytes count all planes") {
           == 64 * 2 * 2 * 2 * 34);
     CHECK(CacheOf<StandardV<ScaledHeads, half>>{{.layers = 1, .kv_heads = 2, .head_dim = 64}, {.cells = 64}}.bytes()
           == 64 * 2 * (64 + 4) + 64 * 2 * 64 * 2);
-    CHECK(cache_bytes<StandardV<ScaledHeads, BlocksOf32>>({.layers = 3, .kv_heads = 2, .head_dim = 64}, {.cells = 64})
-          == CacheOf<StandardV<ScaledHeads, BlocksOf32>>{{.layers = 3, .kv_heads = 2, .head_dim = 64}, {.cells = 64}}
-                 .bytes());
+    using Both = CacheOf<StandardV<ScaledHeads, BlocksOf32>>;
+    CHECK(Both::bytes_for({.layers = 3, .kv_heads = 2, .head_dim = 64}, {.cells = 64}).data
+          == Both{{.layers = 3, .kv_heads = 2, .head_dim = 64}, {.cells = 64}}.bytes());
 }
 
 TEST_CASE("a shape whose heads are no whole units is a violation") {

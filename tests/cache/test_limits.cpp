@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "tokens.hpp"
 #include "violations.hpp"
-#include <cellar/cache/sizes.hpp>
 #include <cellar/cellar.hpp>
 
 #include <doctest/doctest.h>
@@ -120,13 +119,13 @@ TEST_CASE("a window resolved for one cache is resolved again for another") {
     CHECK(c.window().oldest_kept(Position{300}) == Position{295});
 }
 
-TEST_CASE("cache_bytes equals the bytes of a cache") {
+TEST_CASE("the data of bytes_for is the bytes of a cache") {
     const CacheLimits limits{.sequences = 256, .cells = 1024};
     const Full cache{{.layers = 2, .kv_heads = 3, .head_dim = 4}, limits};
-    CHECK(cache_bytes<StandardV<float>>({.layers = 2, .kv_heads = 3, .head_dim = 4}, limits) == cache.bytes());
+    CHECK(Full::bytes_for({.layers = 2, .kv_heads = 3, .head_dim = 4}, limits).data == cache.bytes());
     const CacheShape mixed{
         .each_layer = {{1, 2, 3}, {4, 5, 6}, {.kv_heads = 1, .key_dim = 2, .value_dim = 3, .shares_layer = 0}}};
-    CHECK(cache_bytes<StandardV<float>>(mixed, limits) == Full{mixed, limits}.bytes());
+    CHECK(Full::bytes_for(mixed, limits).data == Full{mixed, limits}.bytes());
     CHECK(cache.bytes() == 2 * 2 * 1024 * 12 * 4);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "../violations.hpp"
 #include "numbers.hpp"
-#include <cellar/cache/sizes.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -62,7 +61,8 @@ TEST_CASE("histories of Blocked begin and end with whole blocks") {
     CHECK(cache.limits().padding == 12);
     CHECK(cache.statistics().cells == 24);
     CHECK(cache.bytes() == 24 * 2 * (1 + 3) * 4);
-    CHECK(cache.bytes() == cache_bytes<Layout>({.layers = 1, .kv_heads = 2, .head_dim = 1, .value_dim = 3}, small));
+    CHECK(cache.bytes()
+          == Cache<Layout>::bytes_for({.layers = 1, .kv_heads = 2, .head_dim = 1, .value_dim = 3}, small).data);
     feed(cache, prompt(0, 0, {1, 2, 3, 4, 5, 6, 7}));
     feed(cache, prompt(1, 0, {11, 12, 13, 14, 15, 16, 17}));
     auto pass = numbers::begin(cache, prompt(1, 7, {18}));

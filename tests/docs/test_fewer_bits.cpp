@@ -4,7 +4,6 @@
 #include "format/heads.hpp"
 #include "paths.hpp"
 #include <cellar/attention/attend.hpp>
-#include <cellar/cache/sizes.hpp>
 #include <cellar/cellar.hpp>
 #include <cellar/format/affine.hpp>
 #include <cellar/format/blocks.hpp>
@@ -154,8 +153,7 @@ TEST_CASE("keys and values in fewer bits") {
     // [/formats]
     CHECK(cache.bytes() == std::int64_t{4096} * 32 * 8 * 2 * 128 / 32 * 34);
     CHECK(cache.bytes()
-          == cellar::cache_bytes<Layout>(cellar::CacheShape{.layers = 32, .kv_heads = 8, .head_dim = 128},
-                                         {.capacity = 4096}));
+          == cellar::Cache<Layout>::bytes_for({.layers = 32, .kv_heads = 8, .head_dim = 128}, {.capacity = 4096}).data);
 }
 
 TEST_CASE("some layers stay exact") {

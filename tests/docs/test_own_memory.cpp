@@ -4,7 +4,6 @@
 // key and value of every sequence. And the code of docs/how-to/bring-your-own-memory.md for memory of the host.
 #include "own_memory.cu"
 #include <cellar/attention/attend.hpp>
-#include <cellar/cache/sizes.hpp>
 
 #include <doctest/doctest.h>
 
@@ -324,7 +323,7 @@ TEST_CASE("a cache in memory of the host that a program allocated") {
     using Cache = cellar::Cache<Layout, cellar::FullCausal, cellar::RopeShift<cellar::Neox>>;
     const cellar::CacheShape shape{.layers = layers, .kv_heads = kv_heads, .head_dim = head_dim};
     const cellar::CacheLimits limits{.sequences = 2, .cells = 1024, .batch = 64};
-    const std::int64_t bytes = cellar::cache_bytes<Layout>(shape, limits);
+    const std::int64_t bytes = Cache::bytes_for(shape, limits).data;
     const std::int64_t part = bytes / (2 * layers); // keys and values of each layer take as much
 
     auto* const block = static_cast<std::byte*>(allocate(bytes)); // by mmap, for example, with huge pages

@@ -216,7 +216,8 @@ TEST_CASE("a model that a user describes") {
     auto memory = MyModel::make({.attention = {.sequences = 2, .capacity = 1024, .batch = 64}});
     // [/mine]
     CHECK(memory.layers() == 24);
-    CHECK(memory.bytes() == models::bytes(my_model, {.attention = {.sequences = 2, .capacity = 1024, .batch = 64}}));
+    CHECK(memory.bytes()
+          == models::bytes(my_model, {.attention = {.sequences = 2, .capacity = 1024, .batch = 64}}).data);
 }
 
 } // namespace test_which_memory

@@ -2,7 +2,6 @@
 // A pass of the next tokens of a sequence, asked for by their number, and limits that do not name a batch.
 #include "../hybrid/toy.hpp"
 #include "../violations.hpp"
-#include <cellar/cache/sizes.hpp>
 
 #include <doctest/doctest.h>
 
@@ -71,12 +70,12 @@ TEST_CASE("limits without a batch take a prompt of three tokens, and a step of a
     CHECK(batch_of({.capacity = 64, .batch = 3}) == 3);
     CHECK(toy::Recurrent{{1, {{1}}}, {.sequences = 2}}.limits().batch == 512);
     CHECK(toy::Recurrent{{1, {{1}}}, {.sequences = 600}}.limits().batch == 600);
-    // A window that forgets has a cell more for each token of a batch, and `cache_bytes` knows it.
+    // A window that forgets has a cell more for each token of a batch, and `bytes_for` knows it.
     const CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = 1};
     const CacheLimits limits{.sequences = 2, .capacity = 4096};
     const toy::Sliding sliding{shape, limits};
     CHECK(sliding.cells() == 2 * 5 + 512);
-    CHECK(sliding.bytes() == cache_bytes<PermutedV<float>>(shape, limits, SlidingWindow<4>{}));
+    CHECK(sliding.bytes() == toy::Sliding::bytes_for(shape, limits).data);
 }
 
 } // namespace test_next_tokens

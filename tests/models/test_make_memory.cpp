@@ -97,8 +97,9 @@ TEST_CASE("every published model has a memory at run time, of as many bytes as i
         const auto made = make_memory<Memory>(model, limits);
         REQUIRE_MESSAGE(made, made.error().message);
         CHECK(made->bytes() == M::make(limits).bytes());
-        CHECK(bytes<Memory>(model, limits).value() == made->bytes());
-        CHECK(bytes(model, limits) == made->bytes());
+        CHECK(bytes<Memory>(model, limits).value().data == made->bytes());
+        CHECK(bytes(model, limits).data == made->bytes());
+        CHECK(bytes(model, limits) == bytes(M::description, limits));
         CHECK(made->layers() == M::description.layers);
         for (int layer = 0; layer < made->layers(); ++layer) {
             const LayerKind kind = M::description.kind(layer);
@@ -114,7 +115,7 @@ TEST_CASE("a memory of one type has all layers") {
     const auto cache = make_memory<Full>(model, limits);
     REQUIRE(cache);
     CHECK(cache->layers() == 32);
-    CHECK(cache->bytes() == bytes<Full>(model, limits).value());
+    CHECK(cache->bytes() == bytes<Full>(model, limits).value().data);
     CHECK(refusal_of<Full>(at_run_time(gemma3_4b))
           == "layer 0 is sliding, of 1024 tokens, with rotary pairs as in GPT-NeoX, and no member of the memory takes "
              "such a layer");
@@ -160,7 +161,7 @@ TEST_CASE("each kind may have limits of its own, with the sequences and the batc
     CHECK(memory->member<Sliding>().limits().batch == 5);
     CHECK(memory->member<ShortConvolution>().limits().batch == 5);
     CHECK(memory->member<ShortConvolution>().limits().rollback == 2);
-    CHECK(memory->bytes() == bytes<Memory>(model, limits).value());
+    CHECK(memory->bytes() == bytes<Memory>(model, limits).value().data);
 
     const auto by_default = make_memory<Memory>(model, {.attention = limits.attention});
     CHECK(by_default->member<Sliding>().cells() == 3 * (4 + 1) + 5); // never full
@@ -249,7 +250,7 @@ TEST_CASE("a memory in fewer bits has the bytes of its formats, and refuses head
     const RunTimeDescription model = model_of({full_layer(2, 128), full_layer(1, 64)});
     constexpr int blocks = 2 * 4 + 2; // of 32 values, in the keys of a cell
     CHECK(make_memory<Small>(model, limits).value().bytes() == 8 * blocks * (34 + 18));
-    CHECK(bytes<Small>(model, limits).value() == 8 * blocks * (34 + 18));
+    CHECK(bytes<Small>(model, limits).value().data == 8 * blocks * (34 + 18));
     for (const int dim : {96, 80}) // no multiple of a rotation, and none of a block
         CHECK(refusal_of<Small>(model_of({full_layer(2, 64), full_layer(2, dim)}))
               == "layer 1 is full, with rotary pairs as in GPT-NeoX, and no member of the memory takes such a layer");
@@ -265,32 +266,37 @@ TEST_CASE("the bytes of states equal those that are allocated") {
         const MemoryLimits limits{.attention = {.sequences = 3, .batch = 2}, .states = states};
         const auto made = make_memory<MambaTwo>(model, limits);
         REQUIRE(made);
-        CHECK(made->bytes() == bytes<MambaTwo>(model, limits).value());
+        CHECK(made->bytes() == bytes<MambaTwo>(model, limits).value().data);
     }
 }
 
 TEST_CASE("the largest limits for a number of bytes") {
     const RunTimeDescription model = model_of({full_layer(), sliding_layer(4)});
     const MemoryLimits limits{.attention = {.sequences = 2, .batch = 3, .padding = 4}};
-    for (const std::int64_t most : {3000, 4095, 4096, 100000}) {
+    MemoryLimits smallest = limits;
+    smallest.attention.cells = 1;
+    const std::int64_t least = bytes<Memory>(model, smallest).value().total();
+    for (const std::int64_t most : {least, least + 4095, least + 4096, least + 100000}) {
         const auto largest = largest_limits<Memory>(model, limits, most);
         REQUIRE(largest);
         MemoryLimits found = *largest;
         CHECK(found.attention.sequences == 2);
-        CHECK(bytes<Memory>(model, found).value() <= most);
+        CHECK(bytes<Memory>(model, found).value().total() <= most);
         ++found.attention.cells;
-        CHECK(bytes<Memory>(model, found).value() > most);
+        CHECK(bytes<Memory>(model, found).value().total() > most);
     }
+    CHECK(!largest_limits<Memory>(model, limits, least - 1));
     const auto in_both = [&](std::int32_t cells) { // sliding layers keep as much
         MemoryLimits both = limits;
         both.attention.cells = cells;
         both.sliding = both.attention;
         return both;
     };
-    const std::int32_t most = largest_limits<Memory>(model, in_both, 4096).value().attention.cells;
-    CHECK(bytes<Memory>(model, in_both(most)).value() <= 4096);
-    CHECK(bytes<Memory>(model, in_both(most + 1)).value() > 4096);
-    CHECK(most < largest_limits<Memory>(model, limits, 4096).value().attention.cells);
+    const std::int64_t budget = least + 100000;
+    const std::int32_t most = largest_limits<Memory>(model, in_both, budget).value().attention.cells;
+    CHECK(bytes<Memory>(model, in_both(most)).value().total() <= budget);
+    CHECK(bytes<Memory>(model, in_both(most + 1)).value().total() > budget);
+    CHECK(most < largest_limits<Memory>(model, limits, budget).value().attention.cells);
     CHECK(largest_limits<Memory>(model, limits, 10).error().message == "not even one cell fits into 10 bytes");
     CHECK(largest_limits<Memory>(model, limits, INT64_MAX).value().attention.cells == 1 << 30);
     CHECK(largest_limits<Full>(model, limits, INT64_MAX).error().message.starts_with("layer 1 is sliding"));

@@ -150,7 +150,7 @@ TEST_CASE("memories are made by the name of a model") {
     Gemma::Memory<> gemma = Gemma::make({.attention = limits});
     static_assert(Gemma::Memory<>::place(11) == cellar::LayerPlace{.member = 1, .layer = 1});
     CHECK(gemma.member<Gemma::Full<>>().shape().layers == 5);
-    CHECK(gemma.bytes() == models::bytes(models::gemma3_4b, {.attention = limits}));
+    CHECK(gemma.bytes() == models::bytes(models::gemma3_4b, {.attention = limits}).data);
 
     auto states = models::Mamba2_2_7B::make_recurrent({.sequences = 4, .batch = 1, .rollback = 1});
     static_assert(std::is_same_v<decltype(states), models::Mamba2_2_7B::Memory<>>);

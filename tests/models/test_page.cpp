@@ -43,7 +43,7 @@ std::string table() {
         const Description& model = M::description;
         lines += "| " + std::string{model.name} + " | " + layers(model) + " | `" + std::string{model.pattern} + "` | "
                  + std::to_string(bytes_per_token(model)) + " | " + mebibytes(bytes_per_sequence(model)) + " | "
-                 + mebibytes(bytes(model, {.attention = {.capacity = 131072, .batch = 1}})) + " |\n";
+                 + mebibytes(bytes(model, {.attention = {.capacity = 131072, .batch = 1}}).data) + " |\n";
     });
     return lines;
 }

@@ -33,10 +33,10 @@ std::int64_t load(const std::string& text, std::int64_t budget) {
     }
     const models::MemoryLimits limits{.attention = {.sequences = 4, .capacity = 4096, .batch = 512}};
     const auto bytes = models::bytes<Memory>(*model, limits); // before anything is allocated
-    if (!bytes || *bytes > budget) return 1;
+    if (!bytes || bytes->total() > budget) return 1;
     auto memory = models::make_memory<Memory>(*model, limits);
     // [/use]
-    CHECK(memory->bytes() == *bytes);
+    CHECK(memory->bytes() == bytes->data);
     return 0;
 }
 

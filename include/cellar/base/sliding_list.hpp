@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/memory_bytes.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +21,8 @@ class SlidingList {
 public:
     SlidingList() = default;
     /// Room for `planned` elements, appended and removed any number of times without allocating.
-    explicit SlidingList(std::int64_t planned) { reallocate(2 * planned); }
+    explicit SlidingList(std::int64_t planned) { reallocate(room_for(planned)); }
+    static constexpr std::int64_t bytes_for(std::int64_t planned) { return bytes_of<T>(room_for(planned)); }
 
     bool empty() const { return begin_ == end_; }
     std::int64_t size() const { return end_ - begin_; }
@@ -43,7 +46,7 @@ public:
         if (has_room(more)) return false;
         const bool allocates = size() + std::max(size() / 2, more) > limit_ - storage_.get();
         if (allocates) {
-            reallocate(2 * (size() + more));
+            reallocate(room_for(size() + more));
         } else {
             std::copy(begin_, end_, storage_.get());
             stand_at(storage_.get(), size());
@@ -88,6 +91,8 @@ public:
     }
 
 private:
+    static constexpr std::int64_t room_for(std::int64_t elements) { return 2 * elements; }
+
     template <class Before>
     [[gnu::noinline]] std::int64_t search(Before before) const {
         return std::partition_point(begin_ + 2, end_ - 2, before) - begin_;

@@ -7,6 +7,7 @@
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/schedules.hpp>
 #include <cellar/base/trivial_list.hpp>
@@ -57,7 +58,6 @@ public:
           table_{size.cells, size.sequences, size.choice, size.planned_runs, window.sinks(), size.planned_blocks},
           pass_{static_cast<std::size_t>(size.batch)},
           group_sequences_(static_cast<std::size_t>(size.batch)) {}
-
     const Window& window() const { return window_; }
     const CellTable& table() const { return table_; }
     /// For what concerns neither windows nor passes.
@@ -569,5 +569,11 @@ private:
     TrivialList<Sequence> group_sequences_; // scratch memory of expect_groups_of_one_sequence
     ConsecutiveTokens consecutive_;
 };
+
+/// What the constructor of a book allocates.
+constexpr std::int64_t bytes_for_book(const BookSize& size) {
+    return CellTable::bytes_for(size.cells, size.sequences, size.planned_runs, size.planned_blocks)
+           + OpenPass::bytes_for(size.batch) + bytes_of<Sequence>(size.batch);
+}
 
 } // namespace cellar::detail

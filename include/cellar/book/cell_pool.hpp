@@ -33,6 +33,9 @@ public:
           owners_{cells, sequences},
           evictable_{cells, 0},
           promises_{sequences} {}
+    static constexpr std::int64_t bytes_for(Cell cells, std::int32_t sequences) {
+        return FreeCells::bytes_for(cells) + OwnerCount::bytes_for(cells, sequences) + OwnerCount::bytes_for(cells, 0);
+    }
 
     Cell cells() const { return cells_; }
     const FreeCells& free() const { return free_; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/book/list_rows.hpp>
 #include <cellar/book/position_runs.hpp>
@@ -23,7 +24,14 @@ public:
     static constexpr const char* name = "lists"; ///< in messages
 
     CellRows(std::int32_t sequences, std::int32_t batch)
-        : ListRows{sequences, 2, 2, batch}, state_(static_cast<std::size_t>(sequences)) {}
+        : ListRows{size_of(sequences, batch)}, state_(static_cast<std::size_t>(sequences)) {}
+    static constexpr Size size_of(std::int32_t sequences, std::int32_t batch) {
+        return {.sequences = sequences, .batch = batch, .tables = 2, .columns = counts + 1};
+    }
+    /// Once `reserve(entries, slides)` was called.
+    static constexpr std::int64_t bytes_for(const Size& size, std::int64_t entries, bool slides) {
+        return ListRows::bytes_for(size, entries, slides) + bytes_of<State>(size.sequences);
+    }
 
     /// Brings the rows of the book's open pass up to date. The book's table must track changes. May throw; then the
     /// next call goes on.

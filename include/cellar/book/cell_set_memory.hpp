@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/words.hpp>
 
@@ -31,6 +32,7 @@ public:
     };
 
     explicit NodePool(std::int64_t planned) : nodes_{1 + planned} {}
+    static constexpr std::int64_t bytes_for(std::int64_t planned) { return bytes_of<Node>(1 + planned); }
 
     Node& operator[](std::uint32_t node) { return nodes_[node]; }
     const Node& operator[](std::uint32_t node) const { return nodes_[node]; }
@@ -96,12 +98,17 @@ public:
     /// them as they are used.
     CellSetMemory(Cell cells, std::int32_t sets, std::int64_t planned = plan_of_blocks)
         : words_{words_for(cells)},
-          blocks_per_set_{quotient_up(words_, block_words)},
-          branches_per_set_{quotient_up(blocks_per_set_, branch_blocks)},
+          blocks_per_set_{blocks_for(cells)},
+          branches_per_set_{branches_for(cells)},
           is_complete_{sets * blocks_per_set_ <= planned},
           roots_{sets * branches_per_set_},
           blocks_{std::min(sets * blocks_per_set_, planned)},
           branches_{std::min(sets * branches_per_set_, planned)} {}
+    static constexpr std::int64_t bytes_for(Cell cells, std::int32_t sets, std::int64_t planned = plan_of_blocks) {
+        return bytes_of<std::uint32_t>(sets * branches_for(cells))
+               + Blocks::bytes_for(std::min(sets * blocks_for(cells), planned))
+               + Branches::bytes_for(std::min(sets * branches_for(cells), planned));
+    }
 
     std::int64_t words() const { return words_; }
     std::uint32_t* root(std::int32_t set) { return roots_.data() + set * branches_per_set_; }
@@ -122,6 +129,9 @@ public:
 
 private:
     static constexpr std::int64_t quotient_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit; }
+    // Of one set.
+    static constexpr std::int64_t blocks_for(Cell cells) { return quotient_up(words_for(cells), block_words); }
+    static constexpr std::int64_t branches_for(Cell cells) { return quotient_up(blocks_for(cells), branch_blocks); }
 
     std::int64_t words_;
     std::int64_t blocks_per_set_;

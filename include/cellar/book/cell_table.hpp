@@ -3,6 +3,7 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/result.hpp>
@@ -64,6 +65,12 @@ public:
           sequences_{static_cast<std::size_t>(sequences)},
           tokens_in_batch_{sequences} {
         for (std::int32_t s = 0; s < sequences; ++s) sequences_.emplace_back(planned_runs, *sets_, s, sinks);
+    }
+    static constexpr std::int64_t bytes_for(Cell cells, std::int32_t sequences, std::int64_t planned_runs,
+                                            std::int64_t planned_blocks) {
+        return CellPool::bytes_for(cells, sequences) + bytes_of<CellSetMemory>(1)
+               + CellSetMemory::bytes_for(cells, sequences, planned_blocks) + bytes_of<SequenceRecord>(sequences)
+               + sequences * PositionRuns::bytes_for(planned_runs) + bytes_of<std::int32_t>(sequences);
     }
 
     Cell cells() const { return pool_.cells(); }

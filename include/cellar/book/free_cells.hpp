@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/number_set.hpp>
 #include <cellar/book/words.hpp>
@@ -37,6 +38,11 @@ public:
           dirty_{words_for(2 * leaves_)},
           whole_{words_for(cells)} {
         pack(0);
+    }
+    static constexpr std::int64_t bytes_for(Cell cells) {
+        const std::int64_t leaves = leaves_for(cells);
+        return bytes_of<Word>(leaves + words_for(2 * leaves)) + bytes_of<Node>(2 * leaves)
+               + NumberSet::bytes_for(words_for(cells));
     }
 
     std::int32_t count() const { return count_; }

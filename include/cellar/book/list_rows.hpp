@@ -4,6 +4,7 @@
 #include <cellar/base/compressed_lists.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/base/zeroed.hpp>
 
@@ -51,15 +52,32 @@ class ListRows : public IndexLists {
 public:
     enum Column { starts, counts };
 
-    /// `batch`: rows of one batch at most.
-    ListRows(std::int32_t sequences, int tables, int columns, std::int32_t batch)
-        : rows_(static_cast<std::size_t>(sequences)),
-          memory_(static_cast<std::size_t>(tables)),
-          columns_{columns},
-          batch_{batch},
-          numbers_{std::int64_t{columns} * batch},
-          indptr_{std::int64_t{batch} + 1} {
-        sequences_.reserve(static_cast<std::size_t>(batch));
+    struct Size {
+        std::int32_t sequences;
+        std::int32_t batch; ///< rows of one batch at most
+        int tables;
+        int columns;
+    };
+
+    explicit ListRows(const Size& size)
+        : rows_(static_cast<std::size_t>(size.sequences)),
+          memory_(static_cast<std::size_t>(size.tables)),
+          columns_{size.columns},
+          batch_{size.batch},
+          numbers_{std::int64_t{size.columns} * size.batch},
+          indptr_{std::int64_t{size.batch} + 1} {
+        sequences_.reserve(static_cast<std::size_t>(size.batch));
+    }
+    /// Once `reserve(entries, slides)` was called.
+    static constexpr std::int64_t bytes_for(const Size& size, std::int64_t entries, bool slides) {
+        return bytes_of<Row>(size.sequences) + bytes_of<ZeroedArray<std::int32_t>>(size.tables)
+               + bytes_of<Sequence>(size.batch)
+               + bytes_of<std::int32_t>((size.columns + 1 + entries) * size.batch + 1
+                                        + size.tables * entries_of_table(size, entries, slides));
+    }
+    /// Of one table then.
+    static constexpr std::int64_t entries_of_table(const Size& size, std::int64_t entries, bool slides) {
+        return size.sequences * whole_lines(room_for(entries, slides));
     }
     ListRows(const ListRows&) = delete;
     ListRows& operator=(const ListRows&) = delete;
@@ -124,7 +142,7 @@ public:
     /// Room for rows of that many entries, which lose some at the front if the lists slide. May throw; all rows stay
     /// right.
     void reserve(std::int64_t entries, bool slides) {
-        reserve_pitch(slides ? 2 * entries : entries);
+        reserve_pitch(room_for(entries, slides));
         reserve_compressed(entries * batch_);
     }
 
@@ -189,13 +207,19 @@ private:
 
     static constexpr std::int64_t line_entries = 16; // in 64 bytes
 
+    static constexpr std::int64_t whole_lines(std::int64_t entries) {
+        return (entries + line_entries - 1) / line_entries * line_entries;
+    }
+    // A row that loses entries at its front moves once it reaches its end.
+    static constexpr std::int64_t room_for(std::int64_t entries, bool slides) { return slides ? 2 * entries : entries; }
+
     // Of a row: all rows have at most INT32_MAX.
     std::int64_t most_entries() const { return INT32_MAX / std::ssize(rows_) / line_entries * line_entries; }
 
     // Gives rows at least this pitch. Copies of them are out of date then. May throw, with nothing changed.
     void reserve_pitch(std::int64_t pitch) {
         if (pitch <= pitch_) return;
-        const std::int64_t wanted = (pitch + line_entries - 1) / line_entries * line_entries;
+        const std::int64_t wanted = whole_lines(pitch);
         const std::int64_t rows = std::ssize(rows_);
         CELLAR_EXPECTS(wanted * rows <= INT32_MAX, "lists: rows of ", wanted, " entries for ", rows,
                        " sequences, expected at most ", INT32_MAX, " entries in all");

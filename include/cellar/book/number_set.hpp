@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/words.hpp>
 
@@ -14,14 +15,13 @@ namespace cellar::detail {
 /// to one word. Adding or removing a number, and finding the lowest one, is O(log size), with 64 as the base.
 class NumberSet {
 public:
-    explicit NumberSet(std::int64_t size) {
-        std::int64_t end = 0;
-        do {
+    explicit NumberSet(std::int64_t size) : words_{words_in_all(size)} {
+        for (std::int64_t end = 0; levels_ == 0 || size > 1; end += size) {
             first_[levels_++] = end;
-            end += size = words_for(size);
-        } while (size > 1);
-        words_ = ZeroedArray<Word>{end};
+            size = words_for(size);
+        }
     }
+    static constexpr std::int64_t bytes_for(std::int64_t size) { return bytes_of<Word>(words_in_all(size)); }
 
     std::int64_t count() const { return count_; }
     bool contains(std::int64_t number) const { return (words_[word_of(number)] >> bit_of(number) & 1) != 0; }
@@ -72,6 +72,14 @@ public:
     }
 
 private:
+    // Of all levels.
+    static constexpr std::int64_t words_in_all(std::int64_t size) {
+        std::int64_t words = 0;
+        do words += size = words_for(size);
+        while (size > 1);
+        return words;
+    }
+
     void add_bits(std::int64_t first, std::int64_t end) {
         for (int level = 0; first < end && level < levels_; ++level) {
             visit_words(static_cast<Cell>(first), static_cast<std::int32_t>(end - first),
@@ -84,7 +92,7 @@ private:
     int levels_ = 0;
     std::int64_t first_[6] = {}; // word of each level: enough for 64^6 numbers
     std::int64_t count_ = 0;
-    ZeroedArray<Word> words_{1};
+    ZeroedArray<Word> words_;
 };
 
 } // namespace cellar::detail

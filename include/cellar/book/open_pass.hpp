@@ -3,6 +3,7 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/reserved_list.hpp>
 
 #include <algorithm>
@@ -21,6 +22,10 @@ struct OpenPass {
           stored{batch},
           cells{batch},
           distinct_sequences{batch} {}
+    static constexpr std::int64_t bytes_for(std::int32_t batch) {
+        return bytes_of<Position>(batch) * 3 + bytes_of<Sequence>(batch) * 2 + bytes_of<std::int32_t>(batch)
+               + bytes_of<Cell>(batch);
+    }
 
     void start(const Batch& batch) {
         positions.assign(batch.positions);

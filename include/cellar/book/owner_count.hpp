@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/trivial_list.hpp>
@@ -12,6 +13,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 
 namespace cellar::detail {
 
@@ -22,11 +24,13 @@ class OwnerCount {
 public:
     /// All counts are zero. `owners` is the largest count that can occur.
     OwnerCount(Cell cells, std::int32_t owners) { reserve(cells, owners); }
+    static constexpr std::int64_t bytes_for(Cell cells, std::int64_t owners) {
+        return bytes_of<ZeroedArray<Word>>(most_planes) + bytes_of<Word>(planes_for(owners) * words_for(cells));
+    }
 
     /// Afterwards counts of up to `owners` can occur. Throws `std::bad_alloc`, with nothing visible changed.
     void reserve(Cell cells, std::int64_t owners) {
-        const auto planes = static_cast<std::size_t>(std::bit_width(static_cast<std::uint64_t>(owners)));
-        while (planes_.size() < planes) planes_.emplace_back(words_for(cells));
+        while (std::ssize(planes_) < planes_for(owners)) planes_.emplace_back(words_for(cells));
     }
 
     /// Adds an owner to each cell of [first, first + n).
@@ -179,6 +183,11 @@ public:
 
 private:
     using Chunk = std::array<Word, 64>;
+    static constexpr int most_planes = 64; // as many as a count can have bits
+
+    static constexpr std::int64_t planes_for(std::int64_t owners) {
+        return static_cast<std::int64_t>(std::bit_width(static_cast<std::uint64_t>(owners)));
+    }
 
     // Calls `visit(at, n)` for pieces of several words.
     template <class Visit>
@@ -218,8 +227,8 @@ private:
         }
     }
 
-    ReservedList<ZeroedArray<Word>> planes_{64}; // as many as a count can have bits
-    std::size_t reached_ = 1;                    // planes from here on are zero
+    ReservedList<ZeroedArray<Word>> planes_{most_planes};
+    std::size_t reached_ = 1; // planes from here on are zero
 };
 
 } // namespace cellar::detail

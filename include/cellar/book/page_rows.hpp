@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/book/cell_rows.hpp>
 #include <cellar/book/list_rows.hpp>
@@ -23,14 +24,20 @@ public:
     enum Column { first_offsets = counts + 1, last_lengths, lengths };
 
     PageRows(std::int32_t sequences, std::int32_t batch, std::int32_t page_size)
-        : ListRows{sequences, 1, lengths + 1, batch},
-          page_size_{page_size},
-          state_(static_cast<std::size_t>(sequences)) {}
+        : ListRows{size_of(sequences, batch)}, page_size_{page_size}, state_(static_cast<std::size_t>(sequences)) {}
+    static constexpr Size size_of(std::int32_t sequences, std::int32_t batch) {
+        return {.sequences = sequences, .batch = batch, .tables = 1, .columns = lengths + 1};
+    }
+    /// Once `reserve(entries, slides)` was called.
+    static constexpr std::int64_t bytes_for(const Size& size, std::int64_t entries, bool slides) {
+        return ListRows::bytes_for(size, entries, slides) + bytes_of<State>(size.sequences);
+    }
 
     std::int32_t page_size() const { return page_size_; }
 
     /// The pages of a row of that many cells at most: the first and the last one in part.
-    std::int64_t pages_of(std::int64_t cells) const { return cells / page_size_ + 2; }
+    std::int64_t pages_of(std::int64_t cells) const { return pages_of(cells, page_size_); }
+    static constexpr std::int64_t pages_of(std::int64_t cells, std::int32_t page_size) { return cells / page_size + 2; }
 
     /// Brings the pages up to date with the rows of cells. Returns the first sequence that has no pages, or -1. May
     /// throw.

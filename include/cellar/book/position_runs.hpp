@@ -22,6 +22,7 @@ class PositionRuns {
 public:
     /// Room for `runs` runs, appended and removed any number of times without allocating.
     explicit PositionRuns(std::int64_t runs) : runs_{runs} {}
+    static constexpr std::int64_t bytes_for(std::int64_t runs) { return SlidingList<Run>::bytes_for(runs); }
 
     bool empty() const { return runs_.empty(); }
     std::int32_t tokens() const { return tokens_; }

@@ -7,6 +7,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/offload_to.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/result.hpp>
@@ -304,7 +305,7 @@ public:
     /// are elsewhere, and what is released to the system is not erased. Blocks. O(cells), and a row for each free
     /// cell. Throws `std::bad_alloc` if there are no 8 MiB to work with, with some cells erased.
     void erase_free_cells(Where where = Where::current()) {
-        expect_data();
+        detail::expect_rows<holds_data>();
         const detail::Caller caller{where};
         state().expect_no_pass("erase_free_cells");
         state().erase_free_cells();
@@ -333,12 +334,12 @@ public:
     /// own. Also while a pass is open: for tensors of other libraries that are made once, before any pass. Their
     /// kernels may write to the cells of the open pass, and nowhere else; see `CachePass::mark_put`. O(1).
     auto rows(int layer, Where where = Where::current()) const {
-        expect_data();
+        detail::expect_rows<holds_data>();
         const detail::Caller caller{where};
         return state(where).rows("rows", layer);
     }
     auto rows(int layer, Where where = Where::current()) {
-        expect_data();
+        detail::expect_rows<holds_data>();
         const detail::Caller caller{where};
         return state(where).rows("rows", layer);
     }
@@ -346,7 +347,7 @@ public:
     /// Changes whenever the addresses and the number of cells of `rows` may have changed: only with `initial_cells`, in
     /// operations that need cells, whatever they then return. Moving the cache changes neither. O(1).
     std::uint64_t generation(Where where = Where::current()) const {
-        expect_data();
+        detail::expect_rows<holds_data>();
         return state(where).stores.generation();
     }
 
@@ -385,6 +386,19 @@ public:
 
     /// All cells, free or not.
     Cell cells(Where where = Where::current()) const { return table(where).cells(); }
+
+    /// What a cache takes that is made with these arguments, and whose passes are asked for what `uses` says: exactly,
+    /// and before anything is allocated. With `initial_cells`, it is what the cache has once all cells have memory.
+    ///
+    /// It counts what is asked of allocators, without the frequencies of a shift and what a backend has for itself. A
+    /// block on the host takes up to 64 bytes more, so that it is aligned, and one of 32 MiB or more up to 2 MiB, which
+    /// are never written. Later, operations add what they keep: snapshots and schedules, promises, runs of sequences
+    /// that are longer than their share (docs/design.md), `visible`, and 8 bytes for each token of the largest pass
+    /// that was begun without a batch.
+    static constexpr MemoryBytes bytes_for(const CacheShape& shape, const CacheLimits& limits,
+                                           const Window& window = Window{}, const PassUses& uses = {}) {
+        return State::bytes_for(shape, limits, window, uses);
+    }
 
     /// Bytes of keys and values in all layers.
     std::int64_t bytes(Where where = Where::current()) const { return state(where).stores.bytes(); }
@@ -501,10 +515,6 @@ protected:
     State& state(Where where = Where::current()) { return const_cast<State&>(std::as_const(*this).state(where)); }
     const State& state(Where where = Where::current()) const {
         return detail::expect_not_moved(state_, "cache", where);
-    }
-    static void expect_data() {
-        static_assert(holds_data, "rows: this cache has no keys and values (its backend is NoData), expected a backend "
-                                  "with memory");
     }
     const detail::CellTable& table(Where where = Where::current()) const { return state(where).book.table(); }
     detail::CellSnapshots<State> snapshots() { return detail::CellSnapshots<State>{state()}; }

@@ -91,7 +91,7 @@ constexpr std::int64_t cell_count(const CacheLimits& limits, const Window& resol
     return (wanted + limits.padding - 1) / limits.padding * limits.padding;
 }
 
-inline const CacheLimits& expect_valid(const CacheLimits& limits) {
+constexpr const CacheLimits& expect_valid(const CacheLimits& limits) {
     CELLAR_EXPECTS(limits.sequences > 0, "limits: ", limits.sequences, " sequences, expected at least 1");
     CELLAR_EXPECTS(limits.capacity >= 0 && limits.cells >= 0 && (limits.capacity > 0 || limits.cells > 0),
                    "limits: a capacity of ", limits.capacity, " and ", limits.cells,

@@ -4,6 +4,7 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/cache/cache.hpp>
@@ -64,6 +65,15 @@ public:
         state().holds_inputs = true;
         positions_.reserve(static_cast<std::size_t>(limits().batch));
         sequences_.reserve(static_cast<std::size_t>(limits().batch));
+    }
+
+    /// See `Cache::bytes_for`.
+    static constexpr MemoryBytes bytes_for(const CacheShape& shape, const CacheLimits& limits,
+                                           const PassUses& uses = {}) {
+        MemoryBytes bytes = Cells::bytes_for(shape, at_any_position(limits), FullCausal{}, uses);
+        const std::int64_t batch = detail::planned_batch(limits);
+        bytes.bookkeeping += detail::bytes_of<Position>(batch) + detail::bytes_of<Sequence>(batch);
+        return bytes;
     }
 
     /// Opens a pass that puts the keys and values of one input. Refuses with `full` or `batch_too_long`.
@@ -199,7 +209,7 @@ private:
     friend struct MemoryAccess;
     using Cells::state;
 
-    static CacheLimits at_any_position(CacheLimits limits) {
+    static constexpr CacheLimits at_any_position(CacheLimits limits) {
         limits.positions = Positions::any;
         return limits;
     }

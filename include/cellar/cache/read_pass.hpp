@@ -156,7 +156,8 @@ public:
         State& s = state();
         const bool is_written = s.scratch.written_mask == wanted;
         if (!is_written) s.scratch.written_mask = detail::MaskElement::none; // the backend may throw
-        const StridedView<T, 2> view = s.scratch.mask.template reserve<T>(s.backend, tokens_, history_.count);
+        const StridedView<T, 2> view =
+            s.scratch.mask.template reserve<T>(s.backend, tokens_, history_.count, {s.limits.batch, s.book.cells()});
         if (!is_written) {
             if (s.pass.reserved) {
                 s.scratch.mask.write_all_visible(s.backend, view);

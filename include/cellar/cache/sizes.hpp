@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/cache/cache_limits.hpp>
-#include <cellar/cache/cache_shape.hpp>
 #include <cellar/element/storage_format.hpp>
 #include <cellar/layout/layer_shape.hpp>
 #include <cellar/layout/layout.hpp>
-#include <cellar/window/full_causal.hpp>
-#include <cellar/window/window.hpp>
 
 #include <cstdint>
 
@@ -36,27 +32,6 @@ constexpr std::int64_t layer_bytes(const LayerShape& shape, std::int64_t cells) 
                                                                                             shape.key_dim)
            + detail::bytes_of_rows<typename Layout::value_mapping, typename Layout::value_format>(cells, shape.kv_heads,
                                                                                                   shape.value_dim);
-}
-
-namespace detail {
-
-/// The cells of a cache with these limits.
-template <LayoutPolicy Layout, WindowPolicy Window = FullCausal>
-constexpr std::int64_t cells_for(const CacheLimits& limits, const Window& window = Window{}) {
-    return cell_count(resolved_limits<Layout>(limits), resolved_window(limits, window));
-}
-
-} // namespace detail
-
-/// The value of `Cache::bytes`, without making the cache.
-template <LayoutPolicy Layout, WindowPolicy Window = FullCausal>
-std::int64_t cache_bytes(const CacheShape& shape, const CacheLimits& limits, const Window& window = Window{}) {
-    const std::int64_t cells = detail::cells_for<Layout>(limits, window);
-    const CacheShape all = detail::resolved(shape);
-    std::int64_t bytes = 0;
-    for (const LayerShape& layer : all.each_layer)
-        if (layer.shares_layer < 0) bytes += layer_bytes<Layout>(layer, cells);
-    return bytes;
 }
 
 } // namespace cellar

@@ -5,6 +5,7 @@
 #include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/offload_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/type_list.hpp>
@@ -75,6 +76,12 @@ public:
                     Where where = Where::current()) requires(at_run_time)
         : map_{make_map(where, member_of_layer)}, members_{std::move(members)...} {
         check_members(where);
+    }
+
+    /// What a hybrid of `layers` layers takes whose members take that. See `Cache::bytes_for`.
+    template <std::same_as<MemoryBytes>... Bytes>
+    static constexpr MemoryBytes bytes_for(int layers, const Bytes&... of_members) {
+        return (MemoryBytes{.bookkeeping = Map::bytes_for(layers)} + ... + of_members);
     }
 
     int layers(Where where = Where::current()) const {

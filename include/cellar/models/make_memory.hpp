@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/hybrid/hybrid.hpp>
 #include <cellar/hybrid/pattern.hpp>
 #include <cellar/models/member.hpp>
@@ -134,7 +135,7 @@ struct MemoryMaker {
         if (divided.layers_of(0).size() == divided.member_of_layer().size()) return {};
         return "the model has layers without memory, expected a Hybrid with a RunTimePattern";
     }
-    static std::int64_t bytes(const Divided& divided, const MemoryLimits& limits) {
+    static MemoryBytes bytes(const Divided& divided, const MemoryLimits& limits) {
         return MemberFor<Memory>::bytes(divided.layers_of(0), limits);
     }
     static Memory make(const Divided& divided, const MemoryLimits& limits) {
@@ -149,9 +150,10 @@ struct MemoryMaker<Hybrid<RunTimePattern, Members...>> {
     static std::string objection(const Divided& divided) {
         return divided.has_layers() ? "" : "the model has no layer with memory, expected at least one";
     }
-    static std::int64_t bytes(const Divided& divided, const MemoryLimits& limits) {
+    static MemoryBytes bytes(const Divided& divided, const MemoryLimits& limits) {
         std::size_t member = 0;
-        std::int64_t sum = 0;
+        MemoryBytes sum = Hybrid<RunTimePattern, Members...>::bytes_for(
+            static_cast<int>(divided.member_of_layer().size()), MemoryBytes{});
         ((sum += bytes_of<Members>(divided.layers_of(member++), limits)), ...);
         return sum;
     }
@@ -161,8 +163,8 @@ struct MemoryMaker<Hybrid<RunTimePattern, Members...>> {
 
 private:
     template <class M>
-    static std::int64_t bytes_of(const MemberLayers& layers, const MemoryLimits& limits) {
-        return layers.empty() ? 0 : MemberFor<M>::bytes(layers, limits);
+    static MemoryBytes bytes_of(const MemberLayers& layers, const MemoryLimits& limits) {
+        return layers.empty() ? MemoryBytes{} : MemberFor<M>::bytes(layers, limits);
     }
     template <class M>
     static std::optional<M> make_one(const MemberLayers& layers, const MemoryLimits& limits) {
@@ -198,11 +200,10 @@ ModelResult<Memory> make_memory(const RunTimeDescription& model, const MemoryLim
     return detail::MemoryMaker<Memory>::make(divided, limits);
 }
 
-/// The value of `bytes` for the memory that `make_memory` makes, without making it. Allocates nothing that grows with
-/// the limits. If they have `initial_cells`, it is the value after the memory has grown to all its cells. Refuses as
-/// `make_memory` does.
+/// What the memory takes that `make_memory` makes: see `Cache::bytes_for`. Allocates nothing that grows with the
+/// limits. Refuses as `make_memory` does.
 template <class Memory>
-ModelResult<std::int64_t> bytes(const RunTimeDescription& model, const MemoryLimits& limits) {
+ModelResult<MemoryBytes> bytes(const RunTimeDescription& model, const MemoryLimits& limits) {
     const typename detail::MemoryMaker<Memory>::Divided divided{model};
     if (std::string refusal = detail::refusal_of<Memory>(divided); !refusal.empty())
         return ModelError{std::move(refusal)};
@@ -217,7 +218,9 @@ ModelResult<MemoryLimits> largest_limits(const RunTimeDescription& model, const 
     const typename detail::MemoryMaker<Memory>::Divided divided{model};
     if (std::string refusal = detail::refusal_of<Memory>(divided); !refusal.empty())
         return ModelError{std::move(refusal)};
-    const auto bytes_of = [&](const MemoryLimits& some) { return detail::MemoryMaker<Memory>::bytes(divided, some); };
+    const auto bytes_of = [&](const MemoryLimits& some) {
+        return detail::MemoryMaker<Memory>::bytes(divided, some).total();
+    };
     if (const auto found = detail::largest_limits(limits, most, bytes_of)) return *found;
     return ModelError{"not even one cell fits into " + std::to_string(most) + " bytes"};
 }

@@ -3,14 +3,13 @@
 
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/cache/cache.hpp>
-#include <cellar/cache/sizes.hpp>
 #include <cellar/element/storage_format.hpp>
 #include <cellar/models/detail/state_extents.hpp>
 #include <cellar/models/memory_limits.hpp>
 #include <cellar/models/run_time_description.hpp>
 #include <cellar/recurrent/recurrent_memory.hpp>
-#include <cellar/recurrent/sizes.hpp>
 #include <cellar/shift/rope_shift.hpp>
 #include <cellar/shift/shift.hpp>
 
@@ -33,7 +32,7 @@ using MemberLayers = std::vector<LayerDescription>;
 /// - `bool takes(const LayerDescription&)`: whether the type can be the memory of such a layer.
 /// - `std::string objection(const MemberLayers&)`: why one object cannot have all these layers, which it takes; a
 ///   sentence, or empty.
-/// - `std::int64_t bytes(const MemberLayers&, const MemoryLimits&)`: what `make(...).bytes()` will be.
+/// - `MemoryBytes bytes(const MemberLayers&, const MemoryLimits&)`: what `make(...)` takes.
 /// - `M make(const MemberLayers&, const MemoryLimits&)`.
 template <class M>
 struct MemberFor;
@@ -113,9 +112,8 @@ struct MemberFor<Cache<Layout, Window, Shift, Backend>> {
         return rotates_keys<Shift> ? detail::rotation_objection(layers) : std::string{};
     }
 
-    static std::int64_t bytes(const MemberLayers& layers, const MemoryLimits& limits) {
-        if (HoldsNoData<Backend>) return 0;
-        return cache_bytes<Layout>(shape(layers), detail::limits_of(WindowFor::kind, limits), window(layers, limits));
+    static MemoryBytes bytes(const MemberLayers& layers, const MemoryLimits& limits) {
+        return Memory::bytes_for(shape(layers), detail::limits_of(WindowFor::kind, limits), window(layers, limits));
     }
 
     static Memory make(const MemberLayers& layers, const MemoryLimits& limits) {
@@ -148,8 +146,8 @@ struct MemberFor<RecurrentMemory<States<Tags...>, Backend>> {
 
     static std::string objection(const MemberLayers&) { return {}; }
 
-    static std::int64_t bytes(const MemberLayers& layers, const MemoryLimits& limits) {
-        return state_bytes<States<Tags...>>(shape(layers), detail::state_limits_of(limits));
+    static MemoryBytes bytes(const MemberLayers& layers, const MemoryLimits& limits) {
+        return Memory::bytes_for(shape(layers), detail::state_limits_of(limits));
     }
 
     static Memory make(const MemberLayers& layers, const MemoryLimits& limits) {

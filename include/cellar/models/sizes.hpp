@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/backend/host.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/memory_bytes.hpp>
+#include <cellar/cache/cache.hpp>
+#include <cellar/cache/cache_limits.hpp>
+#include <cellar/cache/cache_shape.hpp>
 #include <cellar/cache/sizes.hpp>
+#include <cellar/layout/layer_shape.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/models/description.hpp>
-#include <cellar/models/detail/state_extents.hpp>
 #include <cellar/models/memory_limits.hpp>
 #include <cellar/models/run_time_description.hpp>
-#include <cellar/recurrent/sizes.hpp>
+#include <cellar/recurrent/recurrent_memory.hpp>
+#include <cellar/recurrent/state_shape.hpp>
+#include <cellar/shift/rope_shift.hpp>
+#include <cellar/shift/unrotated_shift.hpp>
 #include <cellar/window/chunked_attention.hpp>
+#include <cellar/window/full_causal.hpp>
 #include <cellar/window/sliding_window.hpp>
 
 #include <algorithm>
@@ -16,10 +26,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
-// How many bytes the memory of a model takes, before it is made, and how much fits into a number of bytes. The sizes
-// are those of keys and values in `Layout`, and of states of `State` elements.
+// How many bytes the memory of a model takes, before it is made, and how much fits into a number of bytes. Keys and
+// values are in `Layout`, states have `State` elements, and memories have a `HostBackend`.
 
 namespace cellar::models {
 
@@ -36,38 +48,125 @@ constexpr std::int64_t bytes_per_sequence(const Description& model) {
            + model.count(LayerKind::recurrent) * model.state_elements() * std::int64_t{sizeof(State)};
 }
 
-/// The value of `bytes` of a model's memories with these limits, without making them.
+namespace detail {
+
+/// Layers of attention that are one member.
+template <LayoutPolicy Layout>
+constexpr MemoryBytes bytes_of_cache(const CacheShape& shape, LayerKind kind, std::int32_t width, bool rotates,
+                                     const MemoryLimits& limits) {
+    const CacheLimits own = limits_of(kind, limits);
+    const auto with = [&](const auto& window) {
+        using Window = std::remove_cvref_t<decltype(window)>;
+        return rotates ? Cache<Layout, Window, RopeShift<Neox>, HostBackend>::bytes_for(shape, own, window)
+                       : Cache<Layout, Window, UnrotatedShift, HostBackend>::bytes_for(shape, own, window);
+    };
+    if (kind == LayerKind::sliding) return with(WindowFor<SlidingWindow<>>::make(width, limits.window));
+    if (kind == LayerKind::chunked) return with(WindowFor<ChunkedAttention<>>::make(width, limits.window));
+    return with(FullCausal{});
+}
+
+/// One of several tensors of a state, as a row.
+template <int I, Element E>
+struct StateRow : StateTensor<1, E> {};
+
+template <Element E, int... I>
+constexpr MemoryBytes bytes_of_states(const StateShape& rows, const MemoryLimits& limits,
+                                      std::integer_sequence<int, I...>) {
+    return RecurrentMemory<States<StateRow<I, E>...>, HostBackend>::bytes_for(rows, state_limits_of(limits));
+}
+
+/// Recurrent layers that are one member. `rows` has the elements of each tensor.
+template <Element E>
+constexpr MemoryBytes bytes_of_states(const StateShape& rows, const MemoryLimits& limits) {
+    CELLAR_EXPECTS(rows.tensors() <= 4, "bytes: a state of ", rows.tensors(), " tensors, expected at most 4");
+    switch (rows.tensors()) {
+    case 1:
+        return bytes_of_states<E>(rows, limits, std::make_integer_sequence<int, 1>{});
+    case 2:
+        return bytes_of_states<E>(rows, limits, std::make_integer_sequence<int, 2>{});
+    case 3:
+        return bytes_of_states<E>(rows, limits, std::make_integer_sequence<int, 3>{});
+    default:
+        return bytes_of_states<E>(rows, limits, std::make_integer_sequence<int, 4>{});
+    }
+}
+
+/// The layers of a model that are one member of its memory.
+struct SizedMember {
+    LayerKind kind;
+    std::int32_t width;
+    std::size_t tensors; ///< of a state
+    bool rotates = false;
+    CacheShape shape{};
+    std::vector<std::vector<cellar::StateExtents>> states{};
+};
+
+/// One member for each width of a window, one for the full layers, and one for the states.
+inline std::vector<SizedMember> sized_members(const RunTimeDescription& model) {
+    std::vector<SizedMember> members;
+    std::vector<int> index_in_member;
+    for (const LayerDescription& layer : model.layers) {
+        index_in_member.push_back(0);
+        if (layer.kind == LayerKind::nothing || layer.kind == LayerKind::encoder) continue;
+        auto member = std::find_if(members.begin(), members.end(), [&](const SizedMember& m) {
+            return m.kind == layer.kind && m.width == layer.window && m.tensors == layer.state.size();
+        });
+        if (member == members.end())
+            member = members.insert(member, {layer.kind, layer.window, layer.state.size(), false, {}, {}});
+        if (layer.kind == LayerKind::recurrent) {
+            std::vector<cellar::StateExtents>& rows = member->states.emplace_back();
+            for (const StateDescription& tensor : layer.state) rows.push_back({tensor.elements()});
+            continue;
+        }
+        LayerShape shape = layer.shape;
+        if (shape.shares_layer >= 0) shape.shares_layer = index_in_member[static_cast<std::size_t>(shape.shares_layer)];
+        index_in_member.back() = static_cast<int>(member->shape.each_layer.size());
+        member->shape.each_layer.push_back(shape);
+        member->rotates = member->rotates || layer.rope.pairing != Pairing::none;
+    }
+    return members;
+}
+
+} // namespace detail
+
+/// What a model's memory takes that is made with these limits (`Model::make`), exactly, and before anything is
+/// allocated: see `Cache::bytes_for`.
 template <LayoutPolicy Layout = StandardV<bf16>, Element State = float>
-constexpr std::int64_t bytes(const Description& model, const MemoryLimits& limits) {
-    std::int64_t sum = 0;
-    if (const int layers = model.count(LayerKind::full); layers != 0)
-        sum += layers * layer_bytes<Layout>(model.full.shape, cellar::detail::cells_for<Layout>(limits.attention));
-    if (const int layers = model.count(LayerKind::sliding); layers != 0) {
-        const auto window = detail::WindowFor<SlidingWindow<>>::make(model.sliding.window, limits.window);
-        const CacheLimits own = detail::limits_of(LayerKind::sliding, limits);
-        sum += layers * layer_bytes<Layout>(model.sliding.shape, cellar::detail::cells_for<Layout>(own, window));
+constexpr MemoryBytes bytes(const Description& model, const MemoryLimits& limits) {
+    MemoryBytes sum;
+    for (const LayerKind kind : {LayerKind::sliding, LayerKind::full}) {
+        if (model.count(kind) == 0) continue;
+        const Attention& layer = model.attention(kind);
+        const CacheShape shape{.layers = model.count(kind),
+                               .kv_heads = layer.shape.kv_heads,
+                               .head_dim = layer.shape.key_dim,
+                               .value_dim = layer.shape.value_dim};
+        const bool rotates = layer.rope.pairing != Pairing::none;
+        sum += detail::bytes_of_cache<Layout>(shape, kind, layer.window, rotates, limits);
     }
     if (const int layers = model.count(LayerKind::recurrent); layers != 0) {
-        const StateLimits own = detail::state_limits_of(limits);
-        for (int i = 0; i < model.states(); ++i)
-            sum += cellar::detail::tensor_bytes<State>(detail::extents_of(model.state[i]), layers, own);
+        std::vector<cellar::StateExtents> rows;
+        for (int i = 0; i < model.states(); ++i) rows.push_back({model.state[i].elements()});
+        sum += detail::bytes_of_states<State>(
+            StateShape{std::vector<std::vector<cellar::StateExtents>>(static_cast<std::size_t>(layers), rows)}, limits);
     }
     return sum;
 }
 
-namespace detail {
-
-/// The bytes of one layer with attention.
-template <LayoutPolicy Layout>
-std::int64_t layer_bytes(const LayerDescription& layer, const MemoryLimits& limits) {
-    const CacheLimits own = limits_of(layer.kind, limits);
-    const auto with = [&](const auto& window) {
-        return cellar::layer_bytes<Layout>(layer.shape, cellar::detail::cells_for<Layout>(own, window));
-    };
-    if (layer.kind == LayerKind::sliding) return with(WindowFor<SlidingWindow<>>::make(layer.window, limits.window));
-    if (layer.kind == LayerKind::chunked) return with(WindowFor<ChunkedAttention<>>::make(layer.window, limits.window));
-    return with(FullCausal{});
+/// The same for a model that is known at run time: of one memory for each width of a window, one for the full layers,
+/// and one for all states. `check(model)` must hold. Encoders' layers count as nothing: their inputs are not the
+/// model's tokens.
+template <LayoutPolicy Layout = StandardV<bf16>, Element State = float>
+MemoryBytes bytes(const RunTimeDescription& model, const MemoryLimits& limits) {
+    MemoryBytes sum;
+    for (detail::SizedMember& member : detail::sized_members(model))
+        sum += member.kind == LayerKind::recurrent
+                   ? detail::bytes_of_states<State>(StateShape{std::move(member.states)}, limits)
+                   : detail::bytes_of_cache<Layout>(member.shape, member.kind, member.width, member.rotates, limits);
+    return sum;
 }
+
+namespace detail {
 
 /// Limits with so many cells: `limits` is a function that gives them, or limits whose `attention.cells` are changed.
 template <class Limits>
@@ -94,37 +193,12 @@ std::optional<MemoryLimits> largest_limits(const Limits& limits, std::int64_t mo
 
 } // namespace detail
 
-/// The same for a model that is known at run time: the value of `bytes` of a hybrid that has one member for each width
-/// of a window, one for the full layers and one for all states. `check(model)` must hold. Encoders' layers count as
-/// nothing: their inputs are not the model's tokens.
-template <LayoutPolicy Layout = StandardV<bf16>, Element State = float>
-std::int64_t bytes(const RunTimeDescription& model, const MemoryLimits& limits) {
-    std::int64_t sum = 0;
-    const StateLimits states = detail::state_limits_of(limits);
-    std::vector<std::int64_t> rows; // the largest of each tensor, gathered for one layer at a time
-    for (const LayerDescription& layer : model.layers) {
-        if (layer.kind == LayerKind::nothing || layer.kind == LayerKind::encoder) continue;
-        if (layer.kind != LayerKind::recurrent) {
-            if (layer.shape.shares_layer < 0) sum += detail::layer_bytes<Layout>(layer, limits);
-            continue;
-        }
-        rows.resize(std::max(rows.size(), layer.state.size()));
-        for (std::size_t i = 0; i < layer.state.size(); ++i) {
-            const cellar::StateExtents extents = detail::extents_of(layer.state[i]);
-            sum += cellar::detail::slot_count(states) * cellar::detail::row_bytes<State>(extents);
-            rows[i] = std::max(rows[i], extents.elements());
-        }
-    }
-    for (const std::int64_t elements : rows) sum += elements * states.sequences * std::int64_t{sizeof(State)};
-    return sum;
-}
-
 /// The same limits with as many cells (`limits.attention.cells`, whatever it was) as fit into `most` bytes; never more
 /// than 2^30. None if not even one fits. `model`: a `Description` or a `RunTimeDescription`.
 template <LayoutPolicy Layout = StandardV<bf16>, Element State = float, class AnyDescription>
 std::optional<MemoryLimits> largest_limits(const AnyDescription& model, const MemoryLimits& limits, std::int64_t most) {
     return detail::largest_limits(limits, most,
-                                  [&](const MemoryLimits& some) { return bytes<Layout, State>(model, some); });
+                                  [&](const MemoryLimits& some) { return bytes<Layout, State>(model, some).total(); });
 }
 
 } // namespace cellar::models

@@ -3,6 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/slot_copy.hpp>
 
@@ -35,6 +36,10 @@ struct MicroBatchLists {
           fetches{batch},
           stores{batch},
           tokens{batch} {}
+    static constexpr std::int64_t bytes_for(std::int64_t batch) {
+        return bytes_of<Sequence>(batch) + 2 * bytes_of<std::int32_t>(batch) + 2 * bytes_of<Slot>(batch)
+               + 2 * bytes_of<SlotCopy>(batch);
+    }
 
     void add(Sequence sequence, std::int32_t first, Slot source, Slot target, std::int32_t row) {
         sequences.push_back(sequence);

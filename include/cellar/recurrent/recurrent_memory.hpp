@@ -7,6 +7,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/offload_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
@@ -72,6 +73,12 @@ public:
     RecurrentMemory(StateShape shape, const StateLimits& limits, Backend backend = Backend{},
                     Where where = Where::current())
         : state_{make_state(where, std::move(shape), limits, std::move(backend))} {}
+
+    /// What a memory takes that is made with these arguments, before `set_initial`: exactly, and before anything is
+    /// allocated, as `Cache::bytes_for`. Later, operations add what they keep: snapshots and schedules.
+    static constexpr MemoryBytes bytes_for(const StateShape& shape, const StateLimits& limits) {
+        return State::bytes_for(shape, limits);
+    }
 
     /// Bytes of one slot: one sequence's state in all layers, with rows padded to multiples of 16.
     static constexpr std::int64_t bytes_per_sequence(const StateShape& shape) {

@@ -8,6 +8,7 @@
 #include <cellar/base/digest.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/kept.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/scratch.hpp>
@@ -23,6 +24,7 @@
 #include <cellar/cache/detail/mask_buffer.hpp>
 #include <cellar/cache/fwd.hpp>
 #include <cellar/cache/layer_memory.hpp>
+#include <cellar/cache/sizes.hpp>
 #include <cellar/memory/layer_name.hpp>
 
 #include <algorithm>
@@ -38,9 +40,15 @@
 
 namespace cellar::detail {
 
+template <bool HoldsData>
+constexpr void expect_rows() {
+    static_assert(HoldsData, "rows: this cache has no keys and values (its backend is NoData), expected a backend "
+                             "with memory");
+}
+
 /// The number of cells, checked.
 template <WindowPolicy Window>
-Cell checked_cells(const CacheLimits& limits, const Window& resolved) {
+constexpr Cell checked_cells(const CacheLimits& limits, const Window& resolved) {
     const std::int64_t cells = cell_count(limits, resolved);
     constexpr std::int64_t max = INT32_MAX - 63; // whole words of a bitmap
     CELLAR_EXPECTS(cells <= max, "limits: ", cells, " cells, expected at most ", max);
@@ -50,7 +58,7 @@ Cell checked_cells(const CacheLimits& limits, const Window& resolved) {
 /// The size of a cache's book. A sequence gets room for the runs of its share of the pool, plus those of a pass, up to
 /// 64 MB for all sequences; beyond that, preparing a pass reserves more.
 template <WindowPolicy Window>
-BookSize book_size(const CacheLimits& limits, const Window& resolved) {
+constexpr BookSize book_size(const CacheLimits& limits, const Window& resolved) {
     const Cell cells = checked_cells(limits, resolved);
     const std::int64_t own = resolved.cells(1, planned_capacity(limits), limits.batch);
     const std::int64_t share = (std::int64_t{cells} + limits.sequences - 1) / limits.sequences;
@@ -85,7 +93,10 @@ struct AttentionScratch {
 /// The layers that the open pass has put, a bit each.
 class PutLayers {
 public:
-    explicit PutLayers(std::size_t layers) : words_((layers + 63) / 64) {}
+    explicit PutLayers(std::size_t layers) : words_(words_for(layers)) {}
+    static constexpr std::int64_t bytes_for(std::size_t layers) {
+        return bytes_of<std::uint64_t>(static_cast<std::int64_t>(words_for(layers)));
+    }
 
     void clear() { std::fill(words_.begin(), words_.end(), std::uint64_t{0}); }
     void add(std::size_t layer) { words_[layer / 64] |= bit(layer); }
@@ -100,6 +111,7 @@ public:
     }
 
 private:
+    static constexpr std::size_t words_for(std::size_t layers) { return (layers + 63) / 64; }
     static std::uint64_t bit(std::size_t layer) { return std::uint64_t{1} << (layer % 64); }
 
     TrivialList<std::uint64_t> words_;
@@ -136,6 +148,8 @@ struct PassScratch {
 
     PassScratch(Backend& backend, std::int32_t batch)
         : mask{backend}, visible{{}, ReservedList<std::size_t>{static_cast<std::size_t>(batch)}} {}
+    /// What the constructor allocates.
+    static constexpr std::int64_t bytes_for(std::int32_t batch) { return bytes_of<std::size_t>(batch); }
 
     void begin() {
         written_mask = MaskElement::none;
@@ -163,6 +177,10 @@ class LayerStores : public ReservedList<Store> {
 public:
     LayerStores(std::size_t layers, Cell cells)
         : ReservedList<Store>{layers}, owners_{layers}, of_{layers}, cells_{cells} {}
+    /// Without keys and values.
+    static constexpr std::int64_t bytes_for(std::int64_t layers) {
+        return bytes_of<Store>(layers) + bytes_of<int>(layers) + bytes_of<std::size_t>(layers);
+    }
 
     template <class... Arguments>
     void add(int layer, Arguments&&... arguments) {
@@ -216,6 +234,8 @@ struct CacheState {
     using Shift = TheShift;
     using Book = CacheBook<Window>;
     using Store = LayerStore<Layout, Backend>;
+    template <class Rows>
+    using Lists = typename PassScratch<Backend>::template Lists<Rows>;
 
     /// `memory`: a program's own for each layer; empty: the backend allocates it.
     CacheState(CacheShape the_shape, const CacheLimits& the_limits, const Window& window, Shift the_shift,
@@ -227,6 +247,26 @@ struct CacheState {
                      std::move(the_backend),
                      memory,
                      Resolved{}} {}
+
+    /// See `Cache::bytes_for`.
+    static constexpr MemoryBytes bytes_for(const CacheShape& the_shape, const CacheLimits& the_limits,
+                                           const Window& window, const PassUses& uses) {
+        const CacheShape shape = resolved(the_shape);
+        const CacheLimits limits = resolved_limits<Layout>(expect_valid(the_limits));
+        const Window own = resolved_window(the_limits, window);
+        const BookSize size = book_size(limits, own);
+        MemoryBytes bytes;
+        if constexpr (!HoldsNoData<Backend>)
+            for (const LayerShape& layer : shape.each_layer)
+                if (layer.shares_layer < 0) bytes.data += layer_bytes<Layout>(layer, size.cells);
+        bytes.bookkeeping = bytes_of<CacheState>(1) + bytes_of<LayerShape>(shape.layers) + bytes_for_book(size)
+                            + LayerStores<Store>::bytes_for(shape.layers)
+                            + PutLayers::bytes_for(static_cast<std::size_t>(shape.layers))
+                            + PassScratch<Backend>::bytes_for(limits.batch);
+        if (uses.masks) bytes.masks = MaskBuffer<Backend>::bytes_for(limits.batch, size.cells);
+        bytes.lists = bytes_of_lists(limits, own, size.cells, uses);
+        return bytes;
+    }
 
     CacheState(const CacheState&) = delete;
     CacheState& operator=(const CacheState&) = delete;
@@ -274,12 +314,34 @@ struct CacheState {
         visible.known = true;
     }
 
-    template <class Rows>
-    using Lists = typename PassScratch<Backend>::template Lists<Rows>;
+    /// The rows of lists that a pass has at most.
+    static constexpr std::int32_t most_rows(const CacheLimits& limits) {
+        return std::min(limits.batch, limits.sequences);
+    }
+    /// Whether the lists of a pass lose cells at their front.
+    static constexpr bool slides(const Window& window) { return window.oldest_visible(to_end - 1).value != 0; }
+    /// The cells that tokens of one sequence can see in a pass at most.
+    static constexpr std::int64_t most_in_row(const CacheLimits& limits, const Window& window, Cell cells) {
+        if (limits.positions == Positions::any) return cells;
+        return std::min<std::int64_t>(cells, window.cells(1, cells, limits.batch));
+    }
+
+    /// Once rows of all that a sequence can see are reserved.
+    static constexpr std::int64_t bytes_of_lists(const CacheLimits& limits, const Window& window, Cell cells,
+                                                 const PassUses& uses) {
+        if (!uses.lists && uses.page_size == 0) return 0;
+        const std::int32_t n = limits.sequences;
+        const std::int32_t batch = most_rows(limits);
+        const std::int64_t row = most_in_row(limits, window, cells);
+        std::int64_t bytes = bytes_of<RunChanges>(n) + Lists<CellRows>::bytes_for(n, batch, row, slides(window));
+        if (uses.page_size != 0)
+            bytes += Lists<PageRows>::bytes_for(n, batch, PageRows::pages_of(row, uses.page_size), slides(window));
+        return bytes;
+    }
 
     /// Makes the lists, and their pages if a page size is given. May throw; all rows stay right.
     void prepare_lists(std::int32_t page_size) {
-        const std::int32_t batch = std::min(limits.batch, limits.sequences);
+        const std::int32_t batch = most_rows(limits);
         auto& pages = scratch.pages;
         book.table().track_changes();
         if (scratch.lists == nullptr)
@@ -294,9 +356,9 @@ struct CacheState {
     /// Room for rows of that many cells, and for their pages. May throw; all rows stay right.
     void reserve_lists(std::int64_t cells, std::int32_t page_size) {
         prepare_lists(page_size);
-        const bool slides = book.window().oldest_visible(to_end - 1).value != 0;
-        scratch.lists->reserve(cells, slides);
-        if (page_size != 0) scratch.pages->reserve(scratch.pages->rows.pages_of(cells), slides);
+        const bool slide = slides(book.window());
+        scratch.lists->reserve(cells, slide);
+        if (page_size != 0) scratch.pages->reserve(scratch.pages->rows.pages_of(cells), slide);
     }
 
     /// Brings the lists up to date with the open pass. `page_size`: 0, or that of the pages that follow.

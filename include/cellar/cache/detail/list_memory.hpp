@@ -5,6 +5,7 @@
 #include <cellar/base/compressed_lists.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/list_entry.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/book/list_rows.hpp>
 
@@ -22,6 +23,7 @@ template <class Backend>
 class ListCopy {
 public:
     ListCopy(Backend&, ListRows& rows) : rows_{rows} {}
+    static constexpr std::int64_t bytes_for(const ListRows::Size&, std::int64_t, bool) { return 0; }
 
     void reserve(std::int64_t) {}
     IndexLists& update() { return rows_; }
@@ -44,9 +46,16 @@ public:
           rows_{rows},
           memory_{backend.allocate_indices(0)},
           compressed_{backend.allocate_indices(0)},
-          uploaded_(static_cast<std::size_t>(indptr() + rows.batch() + 1)),
+          uploaded_(static_cast<std::size_t>(numbers_for(rows.columns(), rows.batch()))),
           entries_{max_entries} {
         backend.reserve_entries(max_entries);
+    }
+    /// On the host and on the device, once there was room for compressed rows of `entries` each.
+    static constexpr std::int64_t bytes_for(const ListRows::Size& size, std::int64_t entries, bool slides) {
+        const std::int64_t numbers = numbers_for(size.columns, size.batch);
+        return bytes_of<ListEntry>(max_entries)
+               + bytes_of<std::int32_t>(numbers + whole_line(numbers) + entries * size.batch
+                                        + ListRows::entries_of_table(size, entries, slides));
     }
 
     /// Room for the rows as they are, and for that many entries in compressed rows. May throw: then all is right, but
@@ -112,7 +121,10 @@ private:
 
     // Places in the block; the table begins with a line of 64 bytes.
     std::int64_t indptr() const { return rows_.batch() * rows_.columns(); }
-    std::int64_t before_table() const { return (std::ssize(uploaded_) + 15) / 16 * 16; }
+    std::int64_t before_table() const { return whole_line(std::ssize(uploaded_)); }
+    static constexpr std::int64_t whole_line(std::int64_t numbers) { return (numbers + 15) / 16 * 16; }
+    // The columns, and the beginnings of the compressed rows.
+    static constexpr std::int64_t numbers_for(int columns, std::int64_t batch) { return (columns + 1) * batch + 1; }
 
     // Enqueued kernels may use the old memory.
     void replace(Buffer& buffer, std::int64_t size) {
@@ -154,6 +166,13 @@ template <class Rows, class Backend>
 struct ListMemory {
     template <class... Sizes>
     explicit ListMemory(Backend& backend, Sizes... sizes) : rows{sizes...}, copy{backend, rows} {}
+    /// With the object itself, once `reserve(entries, slides)` was called.
+    static constexpr std::int64_t bytes_for(std::int32_t sequences, std::int32_t batch, std::int64_t entries,
+                                            bool slides) {
+        const ListRows::Size size = Rows::size_of(sequences, batch);
+        return bytes_of<ListMemory>(1) + Rows::bytes_for(size, entries, slides)
+               + ListCopy<Backend>::bytes_for(size, entries, slides);
+    }
 
     /// Room for rows of that many entries. May throw; all rows stay right.
     void reserve(std::int64_t entries, bool slides) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/book/cell_set.hpp>
@@ -16,17 +17,30 @@
 
 namespace cellar::detail {
 
+/// Of the largest mask that a memory can have.
+struct MaskExtents {
+    std::int64_t tokens;
+    std::int64_t cells;
+};
+
 /// The memory of a pass's mask: memory of the process, which the host writes.
 template <class Backend>
 class MaskBuffer {
 public:
     explicit MaskBuffer(Backend&) {}
 
-    /// Room for a mask. Grows by doubling at least.
+    /// Once there was a mask of floats of so many tokens and cells, and none with more of either.
+    static constexpr std::int64_t bytes_for(std::int64_t tokens, std::int64_t cells) {
+        return bytes_of<float>(tokens * cells);
+    }
+
+    /// Room for a mask. Grows by doubling, but not beyond `most`, that of the largest possible mask.
     template <class T>
-    StridedView<T, 2> reserve(Backend&, std::int64_t tokens, std::int64_t history) {
-        const std::int64_t bytes = tokens * history * static_cast<std::int64_t>(sizeof(T));
-        if (bytes > memory_.size()) memory_ = ZeroedArray<std::byte>{std::max(bytes, 2 * memory_.size())};
+    StridedView<T, 2> reserve(Backend&, std::int64_t tokens, std::int64_t history, const MaskExtents& most) {
+        const std::int64_t bytes = bytes_of<T>(tokens * history);
+        if (bytes > memory_.size())
+            memory_ = ZeroedArray<std::byte>{
+                std::max(bytes, std::min(2 * memory_.size(), bytes_of<T>(most.tokens * most.cells)))};
         return contiguous_view(reinterpret_cast<T*>(memory_.data()), tokens, history);
     }
 
@@ -50,15 +64,19 @@ template <WritesMasks Backend>
 class MaskBuffer<Backend> {
 public:
     explicit MaskBuffer(Backend& backend) : memory_{backend.template allocate<float>(0)} {}
+    static constexpr std::int64_t bytes_for(std::int64_t tokens, std::int64_t cells) {
+        return bytes_of<float>(tokens * cells) + bytes_of<Word>(tokens * words_for(cells));
+    }
 
     template <class T>
-    StridedView<T, 2> reserve(Backend& backend, std::int64_t tokens, std::int64_t history) {
+    StridedView<T, 2> reserve(Backend& backend, std::int64_t tokens, std::int64_t history, const MaskExtents& most) {
         const std::int64_t words = tokens * words_for(history);
-        if (words > bits_.size()) bits_ = ZeroedArray<Word>{std::max(words, 2 * bits_.size())};
-        constexpr std::int64_t per_float = sizeof(float) / sizeof(T);
-        const std::int64_t floats = (tokens * history + per_float - 1) / per_float;
+        if (words > bits_.size())
+            bits_ = ZeroedArray<Word>{std::max(words, std::min(2 * bits_.size(), most.tokens * words_for(most.cells)))};
+        const std::int64_t floats = floats_for<T>(tokens * history);
         if (floats > memory_.size()) {
-            auto larger = backend.template allocate<float>(std::max(floats, 2 * memory_.size()));
+            auto larger = backend.template allocate<float>(
+                std::max(floats, std::min(2 * memory_.size(), floats_for<T>(most.tokens * most.cells))));
             backend.fence(); // enqueued kernels may use the old memory
             memory_ = std::move(larger);
         }
@@ -84,6 +102,12 @@ public:
     }
 
 private:
+    template <class T>
+    static constexpr std::int64_t floats_for(std::int64_t values) {
+        constexpr std::int64_t per_float = sizeof(float) / sizeof(T);
+        return (values + per_float - 1) / per_float;
+    }
+
     template <class T>
     void expand(Backend& backend, StridedView<T, 2> mask) {
         const std::int64_t words = mask.extent(0) * words_for(mask.extent(1));

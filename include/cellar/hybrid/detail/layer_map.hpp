@@ -3,11 +3,13 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/type_list.hpp>
 #include <cellar/hybrid/pattern.hpp>
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -98,6 +100,8 @@ public:
                            " of the pattern");
     }
 
+    static constexpr std::int64_t bytes_for(int) { return 0; }
+
     constexpr int layers() const { return layers_; }
 
     static constexpr LayerPlace place(int layer) {
@@ -158,6 +162,7 @@ public:
     explicit LayerMap(const std::vector<int>& member_of_layer) {
         CELLAR_EXPECTS(!member_of_layer.empty(), "hybrid: no layers, expected at least 1");
         auto table = std::make_unique<Table>();
+        table->places.reserve(member_of_layer.size());
         for (std::size_t layer = 0; layer < member_of_layer.size(); ++layer) {
             const int given = member_of_layer[layer];
             CELLAR_EXPECTS(given >= no_memory && given < members, "hybrid: layer ", layer, " has member ", given,
@@ -167,6 +172,7 @@ public:
         }
         table_ = std::move(table);
     }
+    static constexpr std::int64_t bytes_for(int layers) { return bytes_of<Table>(1) + bytes_of<LayerPlace>(layers); }
 
     int layers() const { return reference().layers(); }
     LayerPlace place(int layer) const { return reference().place(layer); }

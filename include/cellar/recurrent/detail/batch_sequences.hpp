@@ -3,6 +3,7 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
@@ -43,6 +44,10 @@ public:
           tokens_{static_cast<std::size_t>(batch)},
           positions_{static_cast<std::size_t>(batch)} {
         for (std::int32_t s = 0; s < sequences; ++s) index_of_.push_back(none);
+    }
+    static constexpr std::int64_t bytes_for(std::int32_t sequences, std::int32_t batch) {
+        return bytes_of<BatchSequence>(std::min(sequences, batch))
+               + bytes_of<std::int32_t>(std::int64_t{sequences} + batch) + bytes_of<Position>(batch);
     }
 
     /// In the order of their first tokens.

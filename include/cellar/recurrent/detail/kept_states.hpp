@@ -36,6 +36,8 @@ public:
 
     /// Room for `more` states. Returns true if it allocated. Amortised O(more).
     bool reserve(std::int64_t more) { return states_.reserve(more); }
+    /// Once the first room was that for so many states.
+    static constexpr std::int64_t bytes_for(std::int64_t states) { return SlidingList<KeptState>::bytes_for(states); }
 
     void append(KeptState state, SlotTable& slots) {
         states_.push_back(state);

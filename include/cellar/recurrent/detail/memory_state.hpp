@@ -6,6 +6,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/kept.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/memory/layer_name.hpp>
 #include <cellar/recurrent/detail/state_book.hpp>
 #include <cellar/recurrent/detail/state_store.hpp>
@@ -35,6 +36,17 @@ struct RecurrentMemoryState {
           stores{backend, shape, book.table().slots().slots(), limits.sequences},
           done_in_layer(static_cast<std::size_t>(shape.layers())) {
         if constexpr (ReservesSlots<Backend>) backend.reserve_slots(limits.sequences);
+    }
+
+    /// See `RecurrentMemory::bytes_for`.
+    static constexpr MemoryBytes bytes_for(const StateShape& shape, const StateLimits& the_limits) {
+        const StateLimits limits = resolved_limits(the_limits);
+        const std::int64_t layers = shape.layers();
+        MemoryBytes bytes = Store::bytes_for(shape, slot_count(limits), limits.sequences);
+        bytes.bookkeeping += bytes_of<RecurrentMemoryState>(1) + StateBook::bytes_for(limits)
+                             + bytes_of<std::vector<StateExtents>>(layers)
+                             + bytes_of<StateExtents>(layers * shape.tensors()) + bytes_of<std::int32_t>(layers);
+        return bytes;
     }
 
     RecurrentMemoryState(const RecurrentMemoryState&) = delete;

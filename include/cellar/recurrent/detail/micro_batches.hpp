@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/recurrent/detail/batch_sequences.hpp>
@@ -23,6 +24,10 @@ public:
         : micro_batches_{static_cast<std::size_t>(batch)},
           cursors_{static_cast<std::size_t>(std::min(sequences, batch))},
           lists_{static_cast<std::size_t>(batch)} {}
+    static constexpr std::int64_t bytes_for(std::int32_t sequences, std::int32_t batch) {
+        return bytes_of<MicroBatch>(batch) + bytes_of<Cursor>(std::min(sequences, batch))
+               + MicroBatchLists::bytes_for(batch);
+    }
     MicroBatches(const MicroBatches&) = delete; // micro-batches point to the lists
     MicroBatches& operator=(const MicroBatches&) = delete;
 

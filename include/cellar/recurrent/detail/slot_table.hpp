@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/recurrent/kept_state.hpp>
@@ -18,6 +19,7 @@ public:
         records_.resize(static_cast<std::size_t>(slots));
         for (Slot slot = slots; slot-- > 0;) free_.push_back(slot);
     }
+    static constexpr std::int64_t bytes_for(Slot slots) { return bytes_of<Record>(slots) + bytes_of<Slot>(slots); }
 
     Slot slots() const { return static_cast<Slot>(records_.size()); }
     Slot free() const { return static_cast<Slot>(free_.size()); }

@@ -6,6 +6,7 @@
 #include <cellar/base/digest.hpp>
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/slot_copy.hpp>
@@ -43,6 +44,14 @@ public:
           choosing_{static_cast<std::size_t>(std::min(limits.sequences, limits.batch))},
           kept_points_{static_cast<std::size_t>(limits.batch)},
           starts_{static_cast<std::size_t>(std::min(limits.sequences, limits.batch))} {}
+    /// What the constructor allocates.
+    static constexpr std::int64_t bytes_for(const StateLimits& limits) {
+        const std::int32_t in_batch = std::min(limits.sequences, limits.batch);
+        return StateTable::bytes_for(limits, slot_count(limits))
+               + BatchSequences::bytes_for(limits.sequences, limits.batch)
+               + MicroBatches::bytes_for(limits.sequences, limits.batch) + bytes_of<BatchSequence*>(in_batch)
+               + bytes_of<KeptPoint>(limits.batch) + bytes_of<SlotCopy>(in_batch);
+    }
 
     const StateLimits& limits() const { return table_.limits(); }
     const StateTable& table() const { return table_; }

@@ -3,6 +3,7 @@
 
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/contract.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/base/type_list.hpp>
@@ -40,7 +41,15 @@ struct StateMemory {
             layers.push_back(backend.template allocate<Element>(stride(shape.extents(layer, tensor)) * slots));
     }
 
-    static std::int64_t stride(const StateExtents& extents) {
+    static constexpr std::int64_t bytes_for(const StateShape& shape, int tensor, std::int64_t slots,
+                                            std::int64_t sequences) {
+        std::int64_t bytes = bytes_of<Element>(max_elements(shape, tensor) * sequences);
+        for (int layer = 0; layer < shape.layers(); ++layer)
+            bytes += bytes_of<Element>(stride(shape.extents(layer, tensor)) * slots);
+        return bytes;
+    }
+
+    static constexpr std::int64_t stride(const StateExtents& extents) {
         return row_bytes<Element>(extents) / static_cast<std::int64_t>(sizeof(Element));
     }
 
@@ -69,7 +78,7 @@ struct StateMemory {
         return {outside, in_slots, bytes, row_bytes<Element>(extents), bytes};
     }
 
-    static std::int64_t max_elements(const StateShape& shape, int tensor) {
+    static constexpr std::int64_t max_elements(const StateShape& shape, int tensor) {
         std::int64_t max = 0;
         for (int layer = 0; layer < shape.layers(); ++layer)
             max = std::max(max, shape.extents(layer, tensor).elements());
@@ -113,6 +122,16 @@ public:
 
     StateStore(Backend& backend, const StateShape& shape, Slot slots, std::int32_t sequences)
         : StateStore{backend, checked(shape), slots, sequences, std::make_integer_sequence<int, count>{}} {}
+
+    static constexpr MemoryBytes bytes_for(const StateShape& shape, Slot slots, std::int32_t sequences) {
+        static_cast<void>(slot_bytes(shape));
+        const std::int64_t layers = shape.layers();
+        MemoryBytes bytes{.bookkeeping = count * 3 * bytes_of<SlotRows>(layers)};
+        int tensor = 0;
+        ((bytes.data += StateMemory<Tags, Backend>::bytes_for(shape, tensor++, slots, sequences)), ...);
+        ((bytes.bookkeeping += bytes_of<typename StateMemory<Tags, Backend>::Buffer>(layers)), ...);
+        return bytes;
+    }
 
     Slot slots() const { return slots_; }
 
@@ -188,6 +207,8 @@ private:
     StateStore(Backend& backend, const StateShape& shape, Slot slots, std::int32_t sequences,
                std::integer_sequence<int, I...>)
         : slots_{slots}, memories_{StateMemory<Tags, Backend>{backend, shape, I, slots, sequences}...} {
+        for (TrivialList<SlotRows>* const rows : {&fetches_, &stores_, &starts_})
+            rows->reserve(static_cast<std::size_t>(shape.layers()) * count);
         for (int layer = 0; layer < shape.layers(); ++layer) (add_rows<Tags>(shape, layer, I), ...);
     }
 

@@ -5,6 +5,7 @@
 #include <cellar/base/digest.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/base/schedules.hpp>
@@ -37,8 +38,12 @@ public:
           states_(static_cast<std::size_t>(limits.sequences)),
           use_(static_cast<std::size_t>(slots)) {
         states_.resize(static_cast<std::size_t>(limits.sequences));
-        const std::int64_t kept = std::int64_t{limits.rollback} + 2;
-        for (KeptStates& states : states_) states.reserve(kept);
+        for (KeptStates& states : states_) states.reserve(planned_states(limits));
+    }
+    /// What the constructor allocates.
+    static constexpr std::int64_t bytes_for(const StateLimits& limits, Slot slots) {
+        return SlotTable::bytes_for(slots) + bytes_of<std::int32_t>(slots)
+               + limits.sequences * (bytes_of<KeptStates>(1) + KeptStates::bytes_for(planned_states(limits)));
     }
 
     const StateLimits& limits() const { return limits_; }
@@ -197,6 +202,11 @@ public:
     }
 
 private:
+    // Of each sequence.
+    static constexpr std::int64_t planned_states(const StateLimits& limits) {
+        return std::int64_t{limits.rollback} + 2;
+    }
+
     KeptStates& own(Sequence s) { return const_cast<KeptStates&>(std::as_const(*this).states(s)); }
 
     void unschedule_all(Sequence s) noexcept { schedules_.remove(s, Position{0}, to_end); }

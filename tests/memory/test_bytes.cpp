@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+// What memories say that they take is what they ask allocators for.
+#include "../live_bytes.hpp"
+#include "../skip.hpp"
+#include <cellar/backend/no_data.hpp>
+#include <cellar/cellar.hpp>
+#include <cellar/format/blocks.hpp>
+#include <cellar/format/int8.hpp>
+#include <cellar/models/make_memory.hpp>
+#include <cellar/models/models.hpp>
+#include <cellar/models/sizes.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <random>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace test_bytes {
+
+using namespace cellar;
+
+namespace {
+
+constexpr const char* needs_glibc = "allocations are counted with glibc and without sanitizers only";
+
+std::mt19937 random_numbers{20261127}; // NOLINT(cert-msc32-c,cert-msc51-cpp): the same series in every run
+
+std::int32_t number(std::int32_t least, std::int32_t most) {
+    return std::uniform_int_distribution{least, most}(random_numbers);
+}
+template <class T>
+T one_of(std::initializer_list<T> values) {
+    return values.begin()[number(0, static_cast<std::int32_t>(values.size()) - 1)];
+}
+
+CacheLimits random_limits() {
+    CacheLimits limits{.sequences = number(1, 20),
+                       .capacity = number(1, 700), // so that no array has 32 MiB, and other alignment
+                       .batch = number(0, 100),
+                       .padding = one_of({1, 1, 16, 32}),
+                       .start_padding = one_of({0, 1, 64})};
+    if (number(0, 1) == 0) limits.cells = number(1, 5000);
+    limits.placement = one_of({Placement::blocks, Placement::scattered, Placement::contiguous});
+    limits.positions = one_of({Positions::consecutive, Positions::any});
+    return limits;
+}
+
+CacheShape random_shape() {
+    CacheShape shape;
+    const int layers = number(1, 70);
+    for (int layer = 0; layer < layers; ++layer) {
+        LayerShape own{number(1, 2), 32 * number(1, 2), 32 * number(0, 2)};
+        if (layer > 0 && number(0, 3) == 0 && shape.each_layer.back().shares_layer < 0) {
+            own = shape.each_layer.back();
+            own.shares_layer = layer - 1;
+        }
+        shape.each_layer.push_back(own);
+    }
+    return shape;
+}
+
+/// What passes ask for when they are asked for all that `uses` says, with as many cells as a sequence can see.
+template <class Memory>
+void check_passes(Memory& memory, const CacheLimits& limits, std::int32_t row, const PassUses& uses,
+                  const MemoryBytes& bytes) {
+    std::int64_t before = live_bytes();
+    for (const std::int32_t tokens : {1, limits.batch / 2, limits.batch}) {
+        auto pass = memory.reserve(tokens);
+        static_cast<void>(pass.template mask<bool>());
+        static_cast<void>(pass.template mask<half>());
+    }
+    {
+        auto pass = memory.reserve(limits.batch);
+        static_cast<void>(pass.template mask<float>());
+    }
+    CHECK(live_bytes() - before == bytes.masks);
+    before = live_bytes();
+    memory.reserve_lists(row, uses.page_size);
+    CHECK(live_bytes() - before == bytes.lists);
+}
+
+template <class Memory, class... Window>
+void check_cache(const Window&... window) {
+    for (int i = 0; i < 20; ++i) {
+        const CacheLimits limits = random_limits();
+        CacheShape shape = random_shape();
+        CAPTURE(limits.sequences);
+        CAPTURE(limits.capacity);
+        CAPTURE(limits.cells);
+        const PassUses uses{.masks = true, .lists = true, .page_size = one_of({0, 1, 16, 64})};
+        const MemoryBytes bytes = [&] {
+            if constexpr (sizeof...(Window) != 0) {
+                return Memory::bytes_for(shape, limits, window..., uses);
+            } else if constexpr (requires { Memory::bytes_for(shape, limits, uses); }) {
+                return Memory::bytes_for(shape, limits, uses);
+            } else {
+                return Memory::bytes_for(shape, limits, {}, uses);
+            }
+        }();
+        watch_allocations();
+        Memory memory{shape, limits, window...};
+        CHECK(bytes.data == memory.bytes());
+        CHECK(bytes.data + bytes.bookkeeping == live_bytes());
+        std::int32_t row = memory.cells();
+        if constexpr (requires { memory.window(); })
+            if (limits.positions == Positions::consecutive)
+                row = static_cast<std::int32_t>(
+                    std::min<std::int64_t>(row, memory.window().cells(1, row, memory.limits().batch)));
+        check_passes(memory, memory.limits(), row, uses, bytes);
+        CHECK(live_bytes() == bytes.total());
+    }
+}
+
+StateLimits random_states() {
+    StateLimits limits{.sequences = number(1, 20),
+                       .batch = number(0, 100),
+                       .rollback = number(0, 4),
+                       .checkpoints = number(0, 9),
+                       .snapshots = number(0, 9)};
+    if (limits.checkpoints > 0) limits.checkpoint_interval = number(0, 100);
+    return limits;
+}
+
+struct Conv : StateTensor<2> {};
+struct Ssm : StateTensor<3, half> {};
+struct Shift : StateTensor<1, bf16> {};
+
+} // namespace
+
+TEST_CASE("caches take what they say, with all masks and lists") {
+    if (!can_watch) CELLAR_SKIP(needs_glibc);
+    check_cache<Cache<StandardV<float>>>();
+    check_cache<Cache<PermutedV<half, bf16>, FullCausal, UnrotatedShift>>();
+    check_cache<Cache<Blocked<bf16>, SlidingWindow<40>>>(SlidingWindow<40>{});
+    check_cache<Cache<StandardV<float>, SlidingWindow<>>>(SlidingWindow<>{300, {.retention = 400, .sinks = 4}});
+    check_cache<Cache<StandardV<float>, ChunkedAttention<64>>>(ChunkedAttention<64>{});
+    check_cache<Cache<StandardV<q8_0, q4_0>>>();
+    check_cache<Cache<Blocked<int8_per_head>>>();
+}
+
+TEST_CASE("caches without data and memories of encoders take what they say") {
+    if (!can_watch) CELLAR_SKIP(needs_glibc);
+    check_cache<EncoderMemory<StandardV<half>>>();
+    for (int i = 0; i < 20; ++i) {
+        using Memory = Cache<StandardV<float>, FullCausal, UnrotatedShift, NoData>;
+        const CacheLimits limits = random_limits();
+        const CacheShape shape = random_shape();
+        watch_allocations();
+        const Memory memory{shape, limits};
+        CHECK(Memory::bytes_for(shape, limits).data == 0);
+        CHECK(Memory::bytes_for(shape, limits).total() == live_bytes());
+    }
+}
+
+TEST_CASE("a cache that grows takes what it says once it has grown") {
+    if (!can_watch) CELLAR_SKIP(needs_glibc);
+    using Memory = Cache<StandardV<float>>;
+    const CacheShape shape{.layers = 3, .kv_heads = 2, .head_dim = 8};
+    const CacheLimits limits{.sequences = 2, .cells = 1000, .initial_cells = 100, .batch = 500};
+    watch_allocations();
+    Memory memory{shape, limits};
+    const MemoryBytes bytes = Memory::bytes_for(shape, limits);
+    CHECK(live_bytes() < bytes.total());
+    const std::vector<float> rows(500 * 16);
+    for (const Sequence s : {Sequence{0}, Sequence{1}}) {
+        auto pass = memory.begin(BatchBuilder{s, Position{0}, 500}).value();
+        for (int layer = 0; layer < 3; ++layer) pass.put(layer, rows, rows);
+        pass.commit();
+    }
+    CHECK(bytes.data == memory.bytes());
+    CHECK(live_bytes() - std::int64_t{sizeof(float)} * std::ssize(rows) == bytes.total());
+}
+
+TEST_CASE("recurrent memories take what they say") {
+    if (!can_watch) CELLAR_SKIP(needs_glibc);
+    using Memory = RecurrentMemory<States<Conv, Ssm, Shift>>;
+    for (int i = 0; i < 50; ++i) {
+        std::vector<std::vector<StateExtents>> layers(static_cast<std::size_t>(number(1, 40)));
+        for (std::vector<StateExtents>& layer : layers)
+            layer = {{number(1, 3), number(1, 50)}, {number(1, 4), number(1, 4), number(1, 9)}, {number(1, 50)}};
+        const StateLimits limits = random_states();
+        const StateShape shape{layers};
+        const MemoryBytes bytes = Memory::bytes_for(shape, limits);
+        watch_allocations();
+        const Memory memory{shape, limits};
+        CHECK(bytes.data == memory.bytes());
+        CHECK(bytes.total() == live_bytes());
+    }
+}
+
+TEST_CASE("hybrids take what their members take, and their table of layers") {
+    if (!can_watch) CELLAR_SKIP(needs_glibc);
+    using Full = Cache<StandardV<half>>;
+    using Sliding = Cache<StandardV<half>, SlidingWindow<>>;
+    using Memory = Hybrid<RunTimePattern, Sliding, Full>;
+    for (int i = 0; i < 20; ++i) {
+        const CacheLimits limits = random_limits();
+        const CacheShape shape = random_shape();
+        const SlidingWindow<> window{50};
+        const auto layers = static_cast<int>(shape.each_layer.size());
+        std::vector<int> members(static_cast<std::size_t>(2 * layers), 1);
+        std::fill_n(members.begin(), layers, 0);
+        const MemoryBytes bytes =
+            Memory::bytes_for(2 * layers, Sliding::bytes_for(shape, limits, window), Full::bytes_for(shape, limits));
+        watch_allocations();
+        const Memory memory{members, Sliding{shape, limits, window}, Full{shape, limits}};
+        CHECK(bytes.data == memory.bytes());
+        CHECK(bytes.total() == live_bytes());
+        static_assert(Hybrid<Repeat<Sliding, Full>, Sliding, Full>::bytes_for(2, MemoryBytes{.data = 1}).total() == 1);
+    }
+}
+
+} // namespace test_bytes
