@@ -18,6 +18,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace test_serve {
@@ -81,6 +82,19 @@ void check_trace_refused(const std::string& line, const std::string& words) {
     std::ofstream{path} << content(recorded) << line << '\n';
     CAPTURE(line);
     check_refused(run(CELLAR_SERVE " --trace " + path), 1, path + ":7: " + words);
+}
+
+/// As the pages write it: with a comma before the last three digits.
+std::string with_comma(std::int64_t number) {
+    const std::string digits = std::to_string(number);
+    return digits.size() <= 3 ? digits : std::string{digits}.insert(digits.size() - 3, ",");
+}
+
+/// A row of docs/chat-and-serve.md.
+std::string row(const std::string& name, const std::vector<nlohmann::json>& runs, const char* count) {
+    std::string text = "| " + name + " |";
+    for (const nlohmann::json& run : runs) text += " " + with_comma(run.at(count)) + " |";
+    return text + "\n";
 }
 
 } // namespace
@@ -191,6 +205,31 @@ TEST_CASE("serve: a recorded trace with a tight pool") {
         CHECK(alone.code == 0);
         CHECK(nlohmann::json::parse(content(scratch.path("json"))).size() == 1);
     }
+}
+
+TEST_CASE("serve: pages show what it draws and counts") {
+    const Scratch scratch;
+    const std::string flags = CELLAR_SERVE " --json " + scratch.path("json");
+    const auto json = [&](const std::string& more) {
+        REQUIRE(run(flags + more).code == 0);
+        return nlohmann::json::parse(content(scratch.path("json")));
+    };
+    const nlohmann::json both = json(" --svg " + scratch.path("svg"));
+    const nlohmann::json offloading = json(" --no-compare --host-bytes 100000000");
+    const std::vector<nlohmann::json> runs{offloading.at("with the tree"), both.at("with the tree"),
+                                           both.at("without the tree")};
+    const std::string page = content(cellar_test::source_dir() + "/docs/chat-and-serve.md");
+    for (const auto& [name, count] : {std::pair{"tokens computed", "tokens_computed"}, std::pair{"steps", "steps"},
+                                      std::pair{"preemptions", "preemptions"}}) {
+        CAPTURE(row(name, runs, count));
+        CHECK(page.find(row(name, runs, count)) != std::string::npos);
+    }
+    const auto computed = [&](int i) { return with_comma(runs.at(static_cast<std::size_t>(i)).at("tokens_computed")); };
+    const std::string figures = computed(2) + " / **" + computed(1) + "** / **" + computed(0) + "**";
+    CAPTURE(figures);
+    CHECK(content(cellar_test::source_dir() + "/README.md").find(figures) != std::string::npos);
+    // To draw it again: serve --svg docs/images/serve.svg
+    CHECK(content(scratch.path("svg")) == content(cellar_test::source_dir() + "/docs/images/serve.svg"));
 }
 
 TEST_CASE("serve: wrong flags and traces are refused") {
