@@ -110,6 +110,57 @@ TEST_CASE("Gemma 3, written by hand") {
     CHECK(memory.rewind(Sequence{0}, Position{1}));
 }
 
+TEST_CASE("Mamba 2 and attention, with drafts") {
+    std::size_t micro_batches = 0;
+    // [drafts]
+    struct Conv : StateTensor<2> {}; // [width - 1, channels]
+    struct Ssm : StateTensor<3> {};  // [heads, head_dim, states]
+    using Attention = Cache<Blocked<bf16>>;
+    using Mamba2 = RecurrentMemory<States<Conv, Ssm>>;
+    using Model = Hybrid<Every<4, Attention, Mamba2>, Attention, Mamba2>; // layers 3 and 7 attend, the others scan
+
+    constexpr int guesses = 4; // of a smaller model, in each pass
+    Model memory{8, Attention{{.layers = 2, .kv_heads = 2, .head_dim = 64}, {.cells = 1024, .batch = 64}},
+                 Mamba2{StateShape{6, {{3, 160}, {8, 16, 16}}}, {.batch = 64, .rollback = guesses}}};
+    const Sequence chat{0};
+    const auto run = [&](int tokens) {
+        auto pass = memory.begin(chat, tokens).value();
+        for (int layer = 0; layer < 8; ++layer)
+            pass.visit(layer, [&](auto& own, int i) {
+                if constexpr (requires { own.micro_batches(); }) {
+                    micro_batches = own.micro_batches().size();
+                    for (const MicroBatch& part : own.micro_batches()) {
+                        const auto conv = own.template get<Conv>(i, part); // [sequences, width - 1, channels]
+                        const auto ssm = own.template get<Ssm>(i, part);   // [sequences, heads, head_dim, states]
+                        for (const std::int32_t token : part.tokens(0)) {  // your scan changes both in place
+                            conv(0, 2, 0) = static_cast<float>(token);
+                            ssm(0, 0, 0, 0) += 1;
+                        }
+                        own.put(i, part);
+                    }
+                } else {
+                    const std::vector<float> q(static_cast<std::size_t>(tokens) * 8 * 64, 1.0F);
+                    const std::vector<float> k(static_cast<std::size_t>(tokens) * 2 * 64, 1.0F);
+                    std::vector<float> out(q.size());
+                    own.put(i, k, k);
+                    attend(own, i, q, out);
+                }
+            });
+        pass.commit();
+    };
+    run(40);          // the prompt
+    run(1 + guesses); // the next token, and four guesses after it
+    // The model agrees with the first guess: three go, in all layers, and nothing is copied.
+    memory.rewind(chat, memory.next(chat) - 3).value();
+    // [/drafts]
+    CHECK(micro_batches == 1 + guesses);
+    CHECK(memory.next(chat) == Position{42});
+    const auto& states = memory.member<Mamba2>();
+    CHECK(states.view<Ssm>(0, states.state(chat))(0, 0, 0) == 42);
+    CHECK(states.slots() == 2 * (guesses + 1));
+    CHECK(memory.member<Attention>().tokens(chat) == 42);
+}
+
 TEST_CASE("latent attention, shared layers and layers of several shapes") {
     // [mla]
     constexpr int latent = 512;
