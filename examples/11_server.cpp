@@ -81,6 +81,7 @@ private:
     void advance();
     void release(Request& request);
 
+    // [room]
     int done(const Request& request) const { return memory_.next(request.sequence).value; }
     /// Tokens that are not computed yet.
     int ahead(const Request& request) const { return static_cast<int>(request.tokens.size()) - done(request); }
@@ -99,6 +100,7 @@ private:
         while (!result && tree_.make_room(result.error())) result = operation();
         return result.has_value();
     }
+    // [/room]
 
     Memory& memory_;
     cellar::PrefixTree<Memory> tree_;
@@ -111,7 +113,8 @@ private:
 
 // [loop]
 Counts Server::serve(std::vector<Request>& requests) {
-    for (Request& request : requests) waiting_.push_back(&request);
+    for (Request& request : requests) // one that is longer than the pool never fits: refuse it when it arrives
+        if (std::cmp_less_equal(request.end, memory_.cells())) waiting_.push_back(&request);
     while (!waiting_.empty() || !running_.empty()) {
         admit();
         cellar::PassOf<Memory> pass = begin();
@@ -129,7 +132,7 @@ cellar::PassOf<Memory> Server::begin() {
         auto pass = tree_.begin(next_batch()); // gives up prefixes that nobody uses, if it has to
         if (pass) return *std::move(pass);
         expect(pass.error() == cellar::Reason::full && running_.size() > 1);
-        preempt_newest(); // nothing has changed, so the others can go on
+        preempt_newest(); // no sequence has changed, so the others go on
     }
 }
 // [/loop]
