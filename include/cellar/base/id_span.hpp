@@ -48,6 +48,7 @@ public:
 
     Id operator[](std::size_t i) const { return read(ids_, static_cast<std::ptrdiff_t>(i)); }
 
+    /// Random access; reads an id by value.
     class iterator {
     public:
         using iterator_category = std::random_access_iterator_tag;

@@ -37,10 +37,10 @@ struct FinishAndDelete {
 template <class Data>
 using UnownedData = std::unique_ptr<Data, FinishAndDelete>;
 
-/// What a snapshot or a restored sequence must be able to do.
+/// Whether the next token after a snapshot, or of a restored sequence, must find its whole window.
 enum class Resuming {
-    checked, ///< the next token finds all that it sees
-    anywhere ///< nothing: the inputs of an encoder
+    checked, ///< it must
+    anywhere ///< it need not: the inputs of an encoder
 };
 
 /// What a snapshot owns, in place or offloaded. A table fills in the rest, which depends on the memory.

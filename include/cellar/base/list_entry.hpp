@@ -13,7 +13,7 @@ struct ListEntry {
     constexpr bool operator==(const ListEntry&) const = default;
 };
 
-/// Rows of a table of indices, which are to follow one another in `to`. Row r has entries [indptr[r], indptr[r + 1])
+/// Rows of a table of indices, which are to be contiguous in `to`. Row r has entries [indptr[r], indptr[r + 1])
 /// there, and begins at table[starts[r]]. All pointers go to the memory of a backend.
 struct ListRowsCopy {
     const std::int32_t* table = nullptr;

@@ -141,6 +141,7 @@ public:
     Result(E error) : error_{std::move(error)}, failed_at_{detail::line_of_failure()} {}
     Result(Reason reason) requires(is_refusal) : Result{Refusal{reason}} {}
 
+    /// False if the operation was refused or failed: then `error()` says why.
     bool has_value() const noexcept { return value_.has_value(); }
     explicit operator bool() const noexcept { return has_value(); }
 

@@ -65,6 +65,7 @@ struct MergedSoftmax {
     float other;
 };
 
+/// Joins the sums of two parts of a history, in any order.
 CELLAR_FUNCTION inline MergedSoftmax merge_softmax(SoftmaxSum a, SoftmaxSum b) {
     const float largest = a.largest < b.largest ? b.largest : a.largest;
     const float own = softmax_factor(a.largest, largest);

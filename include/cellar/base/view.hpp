@@ -16,15 +16,16 @@ struct StridedView {
     using element_type = T;
     using value_type = std::remove_cv_t<T>;
 
-    T* pointer = nullptr;
-    std::int64_t extents[std::size_t{Rank}] = {};
-    std::int64_t strides[std::size_t{Rank}] = {};
+    T* pointer = nullptr;                         ///< of the element at 0, 0, ...
+    std::int64_t extents[std::size_t{Rank}] = {}; ///< how many elements, in each direction
+    std::int64_t strides[std::size_t{Rank}] = {}; ///< from one element to the next, in elements
 
     CELLAR_FUNCTION static constexpr int rank() { return Rank; }
     CELLAR_FUNCTION constexpr T* data_handle() const { return pointer; }
     CELLAR_FUNCTION constexpr std::int64_t extent(int r) const { return extents[r]; }
     CELLAR_FUNCTION constexpr std::int64_t stride(int r) const { return strides[r]; }
 
+    /// The product of the extents.
     CELLAR_FUNCTION constexpr std::int64_t size() const {
         std::int64_t n = 1;
         for (int r = 0; r < Rank; ++r) n *= extents[r];
@@ -41,6 +42,7 @@ struct StridedView {
         return true;
     }
 
+    /// The element at these indices, which are not checked.
     template <class... Indices>
         requires(sizeof...(Indices) == Rank)
     CELLAR_FUNCTION constexpr T& operator()(Indices... indices) const {

@@ -118,7 +118,7 @@ public:
         if (forgets()) schedules_.add(s, p);
     }
 
-    /// The opposite: s forgets at once what nothing else keeps.
+    /// Ends the schedule at p: s forgets at once what only the schedule kept.
     bool prepare_unschedule(Sequence s, Position p) {
         SequenceRecord& r = table_.record(s);
         return schedules_.has(s, p) && CellTable::prepare_forget(r);

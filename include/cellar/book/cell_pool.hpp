@@ -74,8 +74,8 @@ public:
     /// The first cell of the lowest run of n >= 1 free cells, or -1. O(log cells).
     Cell find_run(std::int32_t n) { return free_.find_run(n); }
 
-    /// All cells that the next n tokens take lie below the result, in one piece or several, also if other cells become
-    /// free before. `behind`: -1, or the cell behind which they go on if they can. As a query of `FreeCells`.
+    /// An upper bound (exclusive) on the cells that the next n tokens take, even if others are freed first. `behind`:
+    /// -1, or the cell after which they go if they fit. Costs as much as a query of `FreeCells`.
     Cell end_of_next(std::int32_t n, Cell behind) {
         if (choice_ == Choice::blocks) {
             const CellRange blocks = free_.find_blocks(n);
@@ -85,7 +85,7 @@ public:
         return run >= 0 ? run + n : cells_;
     }
 
-    /// The most runs of neighbouring cells in which `take` finds n cells, also if other cells become free before.
+    /// The most runs that `take` can return for n cells, even if other cells are freed first.
     std::int64_t max_runs(std::int32_t n) {
         if (choice_ == Choice::blocks)
             return free_.whole_blocks() > n / word_bits + 1 ? n / word_bits + 2 : std::int64_t{n};

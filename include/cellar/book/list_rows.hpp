@@ -171,7 +171,7 @@ protected:
         copied(s).end = std::min(copied(s).end, end);
     }
 
-    /// Takes off n entries after the first `kept`. These move up.
+    /// Removes n entries after the first `kept`, which move up.
     void drop(Sequence s, std::int32_t n, std::int32_t kept = 0) {
         if (n == 0) return;
         for (std::size_t t = 0; t < memory_.size(); ++t) {

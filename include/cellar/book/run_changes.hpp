@@ -8,7 +8,7 @@
 
 namespace cellar::detail {
 
-/// What changed in the runs of a sequence, other than tokens behind its last one. A superset.
+/// A conservative record of changes to a sequence's runs. Tokens that are appended are not recorded.
 struct RunChanges {
     Position from{0};              ///< tokens at positions from here on were added, removed or moved
     Position erased_from = to_end; ///< tokens at [erased_from, erased_to) were removed

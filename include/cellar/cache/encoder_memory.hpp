@@ -82,7 +82,7 @@ public:
         return write({&input, 1}, where);
     }
 
-    /// The same for several inputs, whose tokens follow one another.
+    /// The same for several inputs, whose tokens are adjacent in the pass.
     Result<CachePass<Cells>> write(std::span<const EncoderInput> inputs, Where where = Where::current()) {
         const detail::Caller caller{where};
         state().expect_no_pass("write");

@@ -27,6 +27,7 @@ struct bfloat16 {
         return __builtin_bit_cast(float, static_cast<std::uint32_t>(bits) << 16);
     }
 
+    /// The number whose float has these bits in its upper half.
     CELLAR_FUNCTION static constexpr bfloat16 from_bits(std::uint16_t bits) {
         bfloat16 value{};
         value.bits = bits;

@@ -93,6 +93,7 @@ struct half {
                                              | static_cast<std::uint32_t>(special | quiet) | sign);
     }
 
+    /// The number with these bits of IEEE binary16.
     CELLAR_FUNCTION static constexpr half from_bits(std::uint16_t bits) {
         half value{};
         value.bits = bits;

@@ -17,6 +17,7 @@ class FileSystem;
 /// and leaves what a failure leaves. A reader then delivers the same bytes again.
 using FileProgress = std::function<void(std::uint64_t done, std::uint64_t total)>;
 
+/// How a file is written.
 // Not [[no_unique_address]]: with it, clang 16 writes the defaults of options within options to a wrong address.
 struct WriteOptions {
     NamedOnly named_only{};
@@ -36,6 +37,7 @@ enum class FileAccess {
          ///< shorter meanwhile, the process receives SIGBUS. cellar never does: it replaces files.
 };
 
+/// How a file is read.
 struct ReadOptions {
     NamedOnly named_only{};
     FileAccess access = FileAccess::stream;
@@ -47,6 +49,7 @@ struct ReadOptions {
 /// header of a file, which has at most 100,000,000 bytes; more is a violation.
 using FileNotes = std::map<std::string, std::string>;
 
+/// What `save` stores with a snapshot, and how its file is written.
 struct SaveOptions {
     NamedOnly named_only{};
     std::string model = {}; ///< stored with the snapshot; any text that tells models apart
@@ -54,6 +57,7 @@ struct SaveOptions {
     WriteOptions write = {};
 };
 
+/// What `load` expects of a file, and how the file is read.
 struct LoadOptions {
     NamedOnly named_only{};
     std::string model = {}; ///< refuses a file with another one; empty: accepts every file

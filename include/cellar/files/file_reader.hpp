@@ -43,6 +43,7 @@ struct FilePiece {
 /// end. Whoever must not use a byte of a damaged file calls `verify` first, or drops what was read if `next` fails.
 class FileReader {
 public:
+    /// Reads the header and checks it; reads no data. Fails if the file is missing, too short, or not one of ours.
     static FileResult<FileReader> open(const std::filesystem::path& path, ReadOptions options = {},
                                        const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};

@@ -68,10 +68,12 @@ constexpr std::string_view to_string(Dtype dtype) {
     return detail::dtype_table[static_cast<std::size_t>(dtype)].name;
 }
 
+/// Of one element.
 constexpr std::size_t bytes_of(Dtype dtype) {
     return detail::dtype_table[static_cast<std::size_t>(dtype)].bytes;
 }
 
+/// The opposite of `to_string`; nothing if no type has this name.
 constexpr std::optional<Dtype> dtype_named(std::string_view name) {
     for (const detail::DtypeEntry& entry : detail::dtype_table) {
         if (entry.name == name) return entry.dtype;

@@ -19,10 +19,10 @@ enum class Segment {
     row,     ///< the whole row
 };
 
-/// For `segment_cells` of a mapping: the segments of all cells follow one another.
+/// For `segment_cells` of a mapping: the segments of all cells are contiguous (no blocks).
 inline constexpr std::int32_t all_cells = INT32_MAX;
 
-/// [cells, heads, dim], last index fastest: a cell's row is contiguous, and rows follow one another.
+/// [cells, heads, dim], last index fastest: a cell's row is contiguous, and so are the rows of all cells.
 class CellsHeadsDims {
 public:
     static constexpr Segment segment = Segment::row;
@@ -179,7 +179,7 @@ concept has_segments = requires {
 /// - `view(data, range)`: a view of the cells in a range, indexed (cell, head, d). Its type is the mapping's own.
 /// - `segment`: the part of a cell's row that is contiguous.
 /// - `segment_cells`: cells are divided into blocks of this many, and within a block the segments of neighbouring cells
-///   follow one another. 1: each cell's segments stand alone. `all_cells`: all cells are one block.
+///   are contiguous. 1: each cell's segments stand alone. `all_cells`: all cells are one block.
 ///
 /// Laws: offsets are injective and lie in [0, required_size()). If a segment is more than an element,
 /// - a mapping with dim / n places packs of n elements where this one places the elements:
@@ -200,18 +200,18 @@ namespace detail {
 /// True if the elements of one head of a cell are contiguous.
 template <class M>
 inline constexpr bool contiguous_heads = M::segment != Segment::element;
-/// True if rows follow one another.
+/// True if rows are contiguous.
 template <class M>
 inline constexpr bool contiguous_rows = M::segment == Segment::row&& M::segment_cells == all_cells;
-/// True if, for one head and d, the elements of all cells follow one another.
+/// True if, for one head and d, the elements of all cells are contiguous.
 template <class M>
 inline constexpr bool contiguous_cells = M::segment == Segment::element&& M::segment_cells == all_cells;
 
-/// The cells of a block, if segments of neighbouring cells follow one another within blocks; else 1.
+/// The cells of a block, if segments of neighbouring cells are contiguous within blocks; else 1.
 template <class M>
 inline constexpr std::int32_t block_cells = M::segment_cells == all_cells ? 1 : M::segment_cells;
 
-/// How many of the n cells from `cell` on have segments that follow one another.
+/// How many of the n cells from `cell` on have contiguous segments.
 template <class M>
 constexpr std::int64_t cells_in_segment(std::int64_t cell, std::int64_t n) {
     if constexpr (M::segment_cells == all_cells) return n;

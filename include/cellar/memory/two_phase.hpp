@@ -170,7 +170,7 @@ auto finish_any(M& memory, Value&& prepared) noexcept(!may_fail<Operation>) {
     }
 }
 
-/// A snapshot that ends no schedule, if the memory has such an option: for snapshots that are not the program's own.
+/// Like `snapshot`, but keeps the schedule at its end if the memory can: for snapshots that are not the program's own.
 template <class M>
 auto snapshot_keeping_schedule(M& memory, Sequence s, Position from, Position to) {
     if constexpr (Performs<M, op::Snapshot>) {

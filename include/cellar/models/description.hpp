@@ -27,6 +27,7 @@ enum class LayerKind : char {
 /// Which elements of a key form a rotary pair (see `Neox` and `Interleaved`), in the order of the published checkpoint.
 enum class Pairing { none, neox, interleaved };
 
+/// Every frequency divided by one number: `linear_scaled`.
 struct LinearScaling {
     double factor;
 };
@@ -40,6 +41,7 @@ struct Rope {
     int begin = 0; ///< the first element that is rotated
 };
 
+/// What layers with attention store, and how their keys are rotated.
 struct Attention {
     LayerShape shape{};
     Rope rope{};
@@ -75,6 +77,7 @@ struct Description {
     Attention full{};
     StateDescription state[3]{}; ///< of a convolution: the inputs that it needs besides the newest one
 
+    /// Of a layer from 0 to layers - 1.
     constexpr LayerKind kind(int layer) const {
         CELLAR_EXPECTS(layer >= 0 && layer < layers, "layer ", layer, ", expected 0 to ", layers - 1);
         return LayerKind{pattern[static_cast<std::size_t>(layer) % pattern.size()]};

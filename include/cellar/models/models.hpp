@@ -228,9 +228,11 @@ using NemotronH_8B = Model<nemotron_h_8b>;
 using Granite4HTiny = Model<granite4_h_tiny>;
 using Lfm2_1_2B = Model<lfm2_1_2b>;
 
+/// A list of models, as a type: for code that runs over all of them.
 template <class... Models>
 struct ModelList {};
 
+/// All models of this header.
 using All = ModelList<Llama31_8B, Llama31_70B, Mistral_7B, Qwen3_8B, Phi4, DeepSeekV3, Gemma2_9B, Gemma3_4B, Gemma3_12B,
                       GptOss_20B, GptOss_120B, Qwen3Next_80B, Jamba15Mini, NemotronH_8B, Granite4HTiny, Lfm2_1_2B,
                       Mamba2_2_7B, Rwkv7_2_9B>;

@@ -22,6 +22,7 @@ namespace cellar::models {
 struct ModelError {
     std::string message{};
 };
+/// The sentence.
 inline const std::string& to_string(const ModelError& error) {
     return error.message;
 }
@@ -63,6 +64,7 @@ struct RunTimeDescription {
     std::int32_t trained_context = 0; ///< tokens; 0: not known
     std::vector<LayerDescription> layers{};
 
+    /// How many layers are of a kind. O(layers).
     int count(LayerKind kind) const {
         const auto found =
             std::count_if(layers.begin(), layers.end(), [&](const auto& layer) { return layer.kind == kind; });

@@ -32,7 +32,7 @@ namespace cellar::mpi {
 /// How positions are divided between ranks.
 struct ContextOptions {
     NamedOnly named_only{};
-    /// Positions that follow one another on one rank: position p is stored by rank p / block % ranks. A multiple of 64,
+    /// Consecutive positions on one rank: position p is stored by rank p / block % ranks. A multiple of 64,
     /// the cells of a block (see `Placement`).
     std::int32_t block = 64;
     /// How long an operation waits for the other ranks. 0: without limit.

@@ -70,7 +70,7 @@ public:
     /// and their last operation. Collective; O(runs).
     MpiResult<void> compare() { return lockstep_.compare(memory_); }
 
-    /// Opens a pass on all ranks. Collective, as the memory's own. Asks the other ranks if it allocates.
+    /// Opens a pass on all ranks. Collective; else as `Cache::begin`. Communicates only if it has to allocate.
     Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
         return perform(op::Begin{batch}, where);
     }
@@ -81,7 +81,7 @@ public:
         return begin(detail::next_tokens(next_tokens_, s, next(s), count));
     }
 
-    /// Collective, as the memory's own. Always asks the other ranks.
+    /// Collective; else as that of the memory. Always asks the other ranks.
     PassOf<M> reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         return *lockstep_.make(memory_, detail::joint_call(detail::JointOperation::reserve, tokens), [&] {
@@ -89,13 +89,13 @@ public:
         });
     }
 
-    /// Collective, as the memory's own. Asks the other ranks if it allocates.
+    /// Collective; else as that of the memory. Communicates only if it has to allocate.
     Result<void> copy_prefix(Sequence from, Sequence to, Position end,
                              const std::source_location& where = std::source_location::current()) {
         return perform(op::CopyPrefix{from, to, end}, where);
     }
 
-    /// Collective, as the memory's own. Asks the other ranks if it allocates.
+    /// Collective; else as that of the memory. Communicates only if it has to allocate.
     Result<void> remove(Sequence s, Position begin, Position end,
                         const std::source_location& where = std::source_location::current()) {
         return perform(op::Remove{s, begin, end}, where);
@@ -128,7 +128,7 @@ public:
         return perform(op::Snapshot{s, from, to}, where);
     }
 
-    /// Collective, as the memory's own; `snapshot` is that of this rank. Always asks the other ranks.
+    /// Collective; else as that of the memory. `snapshot` is that of this rank. Always asks the other ranks.
     template <class Snapshot>
     Result<void>
     restore(Sequence s, const Snapshot& snapshot, Position to,
@@ -148,7 +148,7 @@ public:
         return perform(op::Rewind{s, to}, where);
     }
 
-    /// Collective, as the memory's own, with snapshots of this rank. Always asks the other ranks.
+    /// Collective; else as that of the memory, with snapshots of this rank. Always asks the other ranks.
     template <class Snapshot>
     Result<void>
     merge(Snapshot& parent, Snapshot&& child,
@@ -162,7 +162,7 @@ public:
         return perform(op::Split<Snapshot>{snapshot, at}, where);
     }
 
-    /// Collective, as the memory's own. Asks the other ranks if it allocates.
+    /// Collective; else as that of the memory. Communicates only if it has to allocate.
     Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
         return perform(op::Schedule{s, p}, where);
     }
@@ -170,10 +170,12 @@ public:
     void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
         perform(op::Unschedule{s, p}, where).value();
     }
+    /// Collective; else as that of the memory. Communicates only if it has to allocate.
     Result<void> form_pages(Sequence s, std::int32_t page_size,
                             const std::source_location& where = std::source_location::current()) {
         return perform(op::FormPages{s, page_size}, where);
     }
+    /// Collective; else as that of the memory. Communicates only if it has to allocate.
     Result<void> promise(Sequence s, std::int32_t tokens,
                          const std::source_location& where = std::source_location::current()) {
         return perform(op::Promise{s, tokens}, where);
@@ -193,8 +195,8 @@ public:
         return perform(op::Reload<Snapshot>{snapshot}, where);
     }
 
-    /// Collective, as the memory's own. Always asks the other ranks. A member of your own type that does not prepare it
-    /// must not throw.
+    /// Collective; else as that of the memory. Always asks the other ranks. A member of your own type that does not
+    /// prepare it must not throw.
     void defragment(const std::source_location& where = std::source_location::current()) requires(
         Performs<M, op::Defragment>) {
         perform(op::Defragment{}, where).value();
@@ -207,7 +209,7 @@ public:
     int layers() const { return memory_.layers(); }
     std::int32_t sequences() const { return memory_.sequences(); }
 
-    /// As the memory answers, of this rank.
+    /// This and the next two: as the memory answers, of this rank. Not collective.
     Cell free_cells() const requires(detail::counts_cells<M>) { return memory_.free_cells(); }
     std::int32_t cells_needed(const Batch& batch) requires(detail::counts_cells<M>) {
         return memory_.cells_needed(batch);

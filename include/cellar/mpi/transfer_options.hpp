@@ -9,6 +9,7 @@
 
 namespace cellar::mpi {
 
+/// How `send` and `send_ahead` transfer.
 struct SendOptions {
     NamedOnly named_only{};
     /// 0 to 9999. Transfers between the same two ranks in one direction at the same time must have different tags.
@@ -23,6 +24,7 @@ struct SendOptions {
     std::string model = {}; ///< sent along; any text that tells models apart
 };
 
+/// How `receive` transfers.
 struct ReceiveOptions {
     NamedOnly named_only{};
     int tag = 0; ///< as that of the `send`

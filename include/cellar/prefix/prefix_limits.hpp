@@ -32,6 +32,7 @@ inline double tokens_for_each_byte(const PrefixUse& use) noexcept {
     return use.floor + static_cast<double>(use.tokens) / static_cast<double>(std::max<std::int64_t>(use.bytes, 1));
 }
 
+/// What a `PrefixTree` keeps, and where.
 struct PrefixLimits {
     NamedOnly named_only{};
     Usefulness usefulness = least_recently_used;

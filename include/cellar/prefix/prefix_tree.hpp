@@ -137,8 +137,8 @@ public:
         return state().make_room(refusal);
     }
 
-    /// Evicts the least useful prefix, wherever it is. Those that are pinned or that a longer one needs stay. Returns
-    /// false if no other is left. O(log nodes + what the memory needs to release a snapshot), and O(tokens of the
+    /// Evicts the least useful prefix, in place or offloaded, that is neither pinned nor part of a longer one. Returns
+    /// false if none is left. O(log nodes + what the memory needs to release a snapshot), and O(tokens of the
     /// shorter one) if two edges become one, amortised.
     bool evict(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};

@@ -65,6 +65,7 @@ public:
     /// The number of tokens of each sequence.
     std::int32_t length() const { return length_; }
 
+    /// The i-th sequence, in the order of the rows that `get` gathers.
     Sequence sequence(std::int32_t i, const std::source_location& where = std::source_location::current()) const {
         return lists_->sequences[entry(i, where)];
     }

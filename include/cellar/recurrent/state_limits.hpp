@@ -23,9 +23,11 @@ enum class CheckpointPolicy {
     newest, ///< those that were made last
 };
 
-/// How much a recurrent memory holds. Slots: sequences * (rollback + 1) for the states that sequences keep; as many
-/// again, or `batch` if that is less, for the states that a pass writes; checkpoints + max(1, checkpoints / 3), if
-/// there are checkpoints; and one for each of `snapshots`.
+/// How much a recurrent memory holds. It has slots for
+/// - the states that sequences keep: sequences * (rollback + 1);
+/// - the states that a pass writes: as many again, or `batch` if that is less;
+/// - checkpoints, if there are any: checkpoints + max(1, checkpoints / 3);
+/// - snapshots in place: one for each of `snapshots`.
 struct StateLimits {
     NamedOnly named_only{};
     std::int32_t sequences = 1; ///< sequences are numbered 0 to sequences - 1

@@ -42,6 +42,7 @@ struct States {
 /// The extents of one tensor of one sequence.
 class StateExtents {
 public:
+    /// 1 to 4 extents, each at least 1, with fewer than 2^28 elements together. Anything else is a violation.
     constexpr StateExtents(std::initializer_list<std::int64_t> extents,
                            const std::source_location& where = std::source_location::current())
         : rank_{static_cast<int>(extents.size())} {
@@ -60,6 +61,7 @@ public:
     constexpr int rank() const { return rank_; }
     constexpr std::int64_t operator[](int r) const { return extents_[r]; }
 
+    /// The product of the extents.
     constexpr std::int64_t elements() const {
         std::int64_t n = 1;
         for (int r = 0; r < rank_; ++r) n *= extents_[r];
@@ -76,7 +78,7 @@ private:
 /// The state of one sequence: for each layer, the extents of each tensor, in the order of `States`.
 class StateShape {
 public:
-    /// All layers alike.
+    /// All layers alike. `tensors`: the extents of each, in the order of the tags of `States`.
     constexpr StateShape(int layers, std::initializer_list<StateExtents> tensors,
                          const std::source_location& where = std::source_location::current())
         : StateShape{std::vector<std::vector<StateExtents>>(static_cast<std::size_t>(layers > 0 ? layers : 0),

@@ -52,11 +52,13 @@ class RopeShift {
 public:
     static constexpr bool possible = true;
 
+    /// The cosine and the sine of an angle.
     struct Factor {
         float cosine;
         float sine;
     };
 
+    /// The pairs of elements of a layer that are rotated, and their rotation: what kernels get.
     class Rotation : Pairing { // a base, so that one without members takes no space
     public:
         static constexpr bool by_angle = true;
@@ -83,6 +85,7 @@ public:
     explicit RopeShift(const std::vector<double>& frequencies, int begin = 0,
                        const std::source_location& where = std::source_location::current()) requires(!at_run_time)
         : RopeShift{for_all_layers(frequencies, where), Pairing{}, begin, true, where} {}
+    /// The same, with a pairing that is known at run time.
     RopeShift(const std::vector<double>& frequencies, Pairing pairing, int begin = 0,
               const std::source_location& where = std::source_location::current()) requires(at_run_time)
         : RopeShift{for_all_layers(frequencies, where), pairing, begin, true, where} {}
@@ -95,6 +98,7 @@ public:
               const std::source_location& where = std::source_location::current()) requires(!at_run_time) {
         return {std::move(frequencies), Pairing{}, begin, false, where};
     }
+    /// The same, with a pairing that is known at run time.
     static RopeShift
     per_layer(std::vector<std::vector<double>> frequencies, Pairing pairing, int begin = 0,
               const std::source_location& where = std::source_location::current()) requires(at_run_time) {
@@ -106,6 +110,7 @@ public:
     /// The layers that it has frequencies for; 1 if these are for all.
     std::size_t layers() const { return frequencies_.size(); }
 
+    /// Of a layer of the cache. O(1).
     Rotation rotation(int layer) const { return {begin_, static_cast<int>(frequencies(layer).size()), pairing_}; }
 
     /// Computed in double, so that large deltas lose no precision.

@@ -19,11 +19,13 @@ class ChunkedAttention {
 
 public:
     constexpr ChunkedAttention() requires(Size != dynamic_width) : ChunkedAttention{WindowOptions{}} {}
+    /// With a retention or sinks. A retention that is less than the size is a violation when the cache is made.
     constexpr explicit ChunkedAttention(
         WindowOptions options,
         const std::source_location& where = std::source_location::current()) requires(Size != dynamic_width)
         : ChunkedAttention{Size, options.sinks, detail::Retention{options.retention}, where} {}
 
+    /// With a size that is known at run time, at least 1.
     constexpr explicit ChunkedAttention(
         std::int32_t size, WindowOptions options = {},
         const std::source_location& where = std::source_location::current()) requires(Size == dynamic_width)
@@ -31,6 +33,7 @@ public:
 
     ChunkedAttention() requires(Size == dynamic_width) = delete; // give the size: ChunkedAttention<>{8192}
 
+    /// The positions of a chunk.
     constexpr std::int32_t size() const { return size_; }
 
     constexpr Position oldest_visible(Position p) const { return p - p.value % size_; }

@@ -19,11 +19,14 @@ class SlidingWindow {
 
 public:
     constexpr SlidingWindow() requires(Width != dynamic_width) : SlidingWindow{WindowOptions{}} {}
+    /// With a retention or sinks: `SlidingWindow<4096>{{.retention = 4096 + 8 - 1}}`. A retention that is less than the
+    /// width is a violation when the cache is made.
     constexpr explicit SlidingWindow(
         WindowOptions options,
         const std::source_location& where = std::source_location::current()) requires(Width != dynamic_width)
         : SlidingWindow{Width, options.sinks, detail::Retention{options.retention}, where} {}
 
+    /// With a width that is known at run time, at least 1.
     constexpr explicit SlidingWindow(
         std::int32_t width, WindowOptions options = {},
         const std::source_location& where = std::source_location::current()) requires(Width == dynamic_width)
@@ -31,6 +34,7 @@ public:
 
     SlidingWindow() requires(Width == dynamic_width) = delete; // give the width: SlidingWindow<>{4096}
 
+    /// The tokens that a token sees, itself included, without sinks.
     constexpr std::int32_t width() const { return width_; }
 
     constexpr Position oldest_visible(Position p) const {

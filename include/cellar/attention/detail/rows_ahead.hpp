@@ -11,7 +11,7 @@
 /// come all at once.
 namespace cellar::detail {
 
-/// Prefetches rows in the order of their elements, which is that of memory where rows follow one another. The second
+/// Prefetches rows in the order of their elements, which is that of memory where rows are contiguous. The second
 /// level is the default, because the first does not hold the keys and values of two tiles.
 template <class E, CacheLevel Level = CacheLevel::second>
 struct RowsAhead {

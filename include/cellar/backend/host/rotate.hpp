@@ -55,7 +55,7 @@ PairPlaces pair_places(const Rotation& rotation, int begin, int end) {
     return PairPlaces::neighbours;
 }
 
-/// Pairs of heads that follow one another at a distance of `dim`: pair i < n of a head has the elements first[i] and
+/// Pairs of adjacent heads, `dim` elements apart: pair i < n of a head has the elements first[i] and
 /// second[i], or first[2 * i] and first[2 * i + 1] if they are neighbours.
 template <class E>
 struct PairsOfHeads {
@@ -122,7 +122,7 @@ inline constexpr bool rotates_by_angle = [] {
     }
 }();
 
-/// Rotates pairs [begin, end), at least one, of `heads` heads of `dim` elements that follow one another. Where
+/// Rotates pairs [begin, end), at least one, of `heads` adjacent heads of `dim` elements. Where
 /// `rotate_vectors` cannot, 16-bit elements are converted to floats row by row, because conversions of whole rows
 /// compile to vector code, and conversions of single elements within a pair do not.
 template <class E, class Rotation, class Factor>

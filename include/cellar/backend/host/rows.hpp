@@ -36,7 +36,7 @@ void apply_to_elements(const View& rows, const Kernel& kernel) {
 }
 
 /// Calls `piece(i, head, offset, n)` for pieces that are contiguous both in `rows`, from (i, head, 0) on, and in
-/// memory: runs of cells if the rows are dense and follow one another in memory, else single heads.
+/// memory: runs of cells if the rows are dense and contiguous in memory, else single heads.
 template <class Mapping, class View, class Piece>
 void visit_pieces(const Mapping& mapping, std::span<const Cell> cells, const View& rows, Piece piece) {
     const bool dense = contiguous_rows<Mapping> && rows.is_contiguous();

@@ -112,7 +112,7 @@ void move_strips(const Mapping& mapping, E* memory, std::span<const Move> moves,
     }
 }
 
-/// Moves the rows of a run head by head. One copy moves as many as follow one another both before and after it.
+/// Moves the rows of a run head by head. One copy moves as many as are contiguous both before and after it.
 /// Copies are in the order in which no cell is overwritten before it was read.
 template <class Mapping, class E>
 void move_heads(const Mapping& mapping, E* memory, const Move& run) {

@@ -412,9 +412,9 @@ struct CacheState {
         if (!plan.moves.empty() || !plan.rotations.empty()) plans.push_back(std::move(plan));
     }
 
-    /// Memory for the cells that the next n tokens will take, if they can behind cell `behind`. Blocks if it has to
-    /// grow, and then returns true. May throw, with nothing but addresses changed. O(1) if all cells have memory; else
-    /// as `CellPool::end_of_next` and, amortised, O(n).
+    /// Allocates memory for the cells of the next n tokens, which go after cell `behind` if they fit. Blocks if it has
+    /// to grow, and then returns true. May throw, with nothing but addresses changed. O(1) if all cells have memory;
+    /// else as `CellPool::end_of_next` and, amortised, O(n).
     bool allocate_for(std::int32_t n, Cell behind = -1) {
         if (stores.cells() == book.cells() || n == 0) return false;
         return allocate_up_to(book.end_of_next(n, behind));

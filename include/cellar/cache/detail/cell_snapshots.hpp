@@ -23,7 +23,7 @@ template <class State>
 using SnapshotsOfCells = Snapshots<State, typename State::Book, CellSnapshot,
                                    OffloadedRows<typename State::Store, typename State::Backend>, StoredCells<State>>;
 
-/// The operations of a cache with snapshots. Those of tokens that follow one another can be joined, and divided.
+/// The operations of a cache with snapshots. Those of consecutive tokens can be joined, and divided.
 template <class State>
 class CellSnapshots : public SnapshotsOfCells<State> {
     using Base = SnapshotsOfCells<State>;

@@ -92,7 +92,7 @@ public:
         if constexpr (requires(Buffer & memory) { memory.uncommit(first, first); }) {
             const std::int64_t cells = mapping_.cells();
             if (row() == 0 || first >= cells) return;
-            if constexpr (Mapping::segment != Segment::element) { // whole blocks follow one another
+            if constexpr (Mapping::segment != Segment::element) { // whole blocks are contiguous
                 constexpr std::int64_t block = block_cells<Mapping>;
                 const std::int64_t whole = (first + block - 1) / block * block;
                 if (whole >= cells) return;

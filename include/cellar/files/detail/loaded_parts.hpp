@@ -52,7 +52,7 @@ Position begin_of(const std::vector<LoadedPart<M>>& parts, const LoadedPart<M>& 
     return part.before == -1 ? Position{0} : parts[static_cast<std::size_t>(part.before)].snapshot.to();
 }
 
-/// The same for parts that follow one another without a gap.
+/// The same for consecutive parts without a gap.
 template <class M>
 Checked<void> add_next_part(M& memory, StoredSource& source, std::vector<LoadedPart<M>>& parts,
                             std::vector<StoredArray>& arrays) {

@@ -15,8 +15,8 @@
 
 namespace cellar::detail {
 
-/// What several sequences remember, divided so that each cell is in one part only: the parts of a sequence follow one
-/// another, and sequences that share cells begin with the same parts. A part is a snapshot.
+/// Several sequences as a forest of snapshots, the parts: a sequence is a path of parts, and a shared prefix is stored
+/// once, in the parts with which these sequences begin.
 template <class M>
 class SequenceForest {
 public:

@@ -159,7 +159,7 @@ public:
     bool counts_tokens() const {
         return !all_of([](const auto& m, auto) { return !detail::counts_tokens(m); });
     }
-    /// True if m has no tokens but inputs, and those of s at position p would wait for the next token of s.
+    /// True if m holds encoder inputs only, and no token of s sees the inputs from p on yet.
     template <class M>
     bool wait_in(const M& m, Sequence s, Position p) const {
         return !detail::counts_tokens(m) && counts_tokens() && p >= next(s);

@@ -7,8 +7,8 @@
 
 namespace cellar::detail {
 
-/// Which positions of a sequence are kept, by all ranks together: [0, head) and [from, end). A sequence whose tokens
-/// follow one another has one gap at most, because only a window that moves on makes one. Without a gap, `head` and
+/// Which positions of a sequence are kept, by all ranks together: [0, head) and [from, end). A sequence of
+/// consecutive tokens has one gap at most, because only a window that moves on makes one. Without a gap, `head` and
 /// `from` are 0. If the sequence was cut in the gap, it goes on there: `from` and `end` are the position of the cut.
 class KeptPositions {
 public:

@@ -19,8 +19,8 @@ struct Evictable {
     double usefulness = 0;
     double floor = 0; ///< usefulness of the node that had been evicted last when this one was used
     std::uint64_t last_used = 0;
-    /// Reasons to stay where it is: one for each pin, one for each snapshot in place that begins where this node's
-    /// ends, and one while it has no snapshot.
+    /// A reference count, which keeps the node where it is: one for each pin, one for each snapshot in place that
+    /// continues this node's, and one while it has no snapshot.
     std::int32_t holds = 1;
     /// Snapshots that begin where this node's ends and are offloaded. They do not keep it from being offloaded, too.
     std::int32_t offloaded_dependents = 0;

@@ -211,8 +211,8 @@ private:
 
     void unschedule_all(Sequence s) noexcept { schedules_.remove(s, Position{0}, to_end); }
 
-    /// Calls `visit(checkpoint, use)` for all. The use of a checkpoint is how many more positions would have to be
-    /// computed again without it: those since the sequence's previous checkpoint.
+    /// Calls `visit(checkpoint, value)` for all. The value of a checkpoint is how many positions would have to be
+    /// recomputed without it: those since the sequence's previous checkpoint.
     template <class Visit>
     void for_each_checkpoint(Visit visit) const {
         for (const KeptStates& kept : states_) {
