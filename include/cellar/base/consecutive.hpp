@@ -18,7 +18,7 @@ namespace cellar::detail {
 class ConsecutiveTokens {
 public:
     /// O(tokens). In the batch, a token has the position of the one before in its sequence, or the next. `record(s)`
-    /// has members of this check: `batch`, 0 at first, and `expected`, in the end the position behind the last token.
+    /// has members of this check: `batch`, 0 at first, and `expected`, in the end the position after the last token.
     /// `next(record)` is where a sequence goes on; `can_resume(s, p)`: whether it can go on there.
     template <class Record, class Next, class CanResume>
     Result<void> check(const Batch& batch, std::int32_t sequences, Record record, Next next, CanResume can_resume) {

@@ -112,7 +112,7 @@ concept is_format =
 ///   `whole_head`; with codes of `half`, `whole_head`.
 /// - `factor`: the type of factors, `float` or `half`; `float` if there is no such member.
 /// - `has_offsets`: true if offsets[i / values_per_factor], of the same type, are added to the values.
-/// - `unpack(units, codes, factors)`, with `scales` behind the units, and `offsets` behind the factors, if there are
+/// - `unpack(units, codes, factors)`, with `scales` after the units, and `offsets` after the factors, if there are
 ///   any: what one head unpacks to. Loops of constant length over a unit's values become vector instructions.
 ///
 /// If `unit` is `code`, units are the codes and scales the factors, and there is no `unpack`. If a unit has the members

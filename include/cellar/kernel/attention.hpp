@@ -22,7 +22,7 @@ struct AttentionBlock {
     std::int32_t first_run; ///< of the sequence, in the list of runs
     std::int32_t runs;
     std::int32_t head_cells;        ///< cells [0, head_cells) are visited, which are sinks,
-    std::int32_t skipped;           ///< then, behind that many others,
+    std::int32_t skipped;           ///< then, after that many others,
     std::int32_t cells;             ///< the rest of as many as this
     std::int32_t see_from;          ///< all rows see all positions from here
     std::int32_t see_to;            ///< to here

@@ -19,7 +19,7 @@ struct [[gnu::may_alias]] SlotPart {
     Integer part;
 };
 
-/// Copies words of rows of tensors. Its indices are (copy, tensor, word); words behind the end of a shorter row are
+/// Copies words of rows of tensors. Its indices are (copy, tensor, word); words after the end of a shorter row are
 /// skipped. The tensors are carried by value, because each layer has others. Their number is limited because Kokkos
 /// passes kernels of 512 bytes and more through constant memory, which makes it wait for the previous kernel.
 template <class Word>

@@ -42,8 +42,8 @@ struct StagedTile {
 
     CELLAR_FUNCTION Four four(int cell, int d) const { return *reinterpret_cast<const Four*>(rows + cell * pitch + d); }
 
-    /// Copies elements [first, first + dims) of one head. Elements behind the last one are zero, and so are cells
-    /// behind the first `count`. The team's threads divide the work; a barrier must follow.
+    /// Copies elements [first, first + dims) of one head. Elements after the last one are zero, and so are cells
+    /// after the first `count`. The team's threads divide the work; a barrier must follow.
     template <class Team, class Rows>
     CELLAR_FUNCTION void stage(const Team& team, const Rows& from, int head, std::int32_t first, int count) const {
         if constexpr (contiguous_heads<typename Rows::Mapping>)

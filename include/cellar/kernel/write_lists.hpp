@@ -21,7 +21,7 @@ struct WriteEntries {
     }
 };
 
-/// Writes rows of a table one behind the other. Its index is that of an entry in the result.
+/// Writes rows of a table one after the other. Its index is that of an entry in the result.
 struct CompressRows {
     using Value = std::int32_t;
 

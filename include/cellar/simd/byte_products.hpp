@@ -10,7 +10,7 @@
 /// Sums of products of 32 pairs of signed bytes, one type for each kind of instructions. Each has
 ///   Vector: whose lanes the sums have,
 ///   bias: what is added to a byte of the queries before it is stored,
-///   codes<N>(from): N bytes of keys, 16 or 32, which several queries are multiplied by, and zeros behind them,
+///   codes<N>(from): N bytes of keys, 16 or 32, which several queries are multiplied by, and zeros after them,
 ///   sums(codes, queries): in all lanes together, the sum of the products, exactly. No byte of the queries is -128.
 namespace cellar::detail {
 

@@ -249,7 +249,7 @@ struct Avx512Vector {
         asm("vpmovsxbd %1, %0" : "=v"(ints) : "m"(*reinterpret_cast<const std::int8_t(*)[lanes]>(from)));
         return __builtin_convertvector(ints, Floats);
     }
-    /// Eight elements, and zeros behind them.
+    /// Eight elements, and zeros after them.
     template <class E>
     CELLAR_INLINE Floats load_eight(const E* from) {
         return __builtin_shufflevector(Avx2Vector::load(from), Avx2Vector::Floats{}, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10,

@@ -54,7 +54,7 @@ std::int64_t value_dim_of(const LayerShape& layer, const Out& out, std::int64_t 
     }
 }
 
-/// The first byte of a view's elements, and the one behind its last. Strides may be negative.
+/// The first byte of a view's elements, and the one after its last. Strides may be negative.
 struct ByteRange {
     const std::byte* begin;
     const std::byte* end;

@@ -25,7 +25,7 @@ using vectors::lanes;
 using vectors::load;
 using vectors::store;
 
-/// Unpacks one head of some cells: codes [cells, stride], with zeros behind dim, and factors and offsets [groups,
+/// Unpacks one head of some cells: codes [cells, stride], with zeros after dim, and factors and offsets [groups,
 /// tile_cells]. `scales`: null without a second plane.
 template <class Format, class Code, class Factor>
 [[ CELLAR_TARGET gnu::noinline, gnu::flatten ]] inline void
@@ -85,7 +85,7 @@ CELLAR_INLINE float round_group(const float* from, std::int64_t wide, std::int64
     return is_finite ? largest / 127 : std::numeric_limits<float>::quiet_NaN();
 }
 
-/// Queries [rows, dim], with zeros behind dim up to a multiple of dim_unit. `together`: as many rows as `dot_codes`
+/// Queries [rows, dim], with zeros after dim up to a multiple of dim_unit. `together`: as many rows as `dot_codes`
 /// multiplies together, 1, 2 or 4.
 CELLAR_KERNEL void round_queries(const float* q, std::ptrdiff_t stride, int rows, int together, std::int64_t dim,
                                  std::int64_t group, const ByteQueries& to) {

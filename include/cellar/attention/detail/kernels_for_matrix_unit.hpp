@@ -145,7 +145,7 @@ CELLAR_KERNEL bool split_values(HeadRows<E> rows, int cells, std::int64_t dim, s
     return largest.is_moderate();
 }
 
-// Adds the products of two by two matrices, of which the second ones lie `next_row` and `next_column` bytes behind the
+// Adds the products of two by two matrices, of which the second ones lie `next_row` and `next_column` bytes after the
 // first. The pieces of each are adjacent.
 template <int Left, int Right>
 CELLAR_INLINE void add_step(const std::byte* left, const std::byte* right, std::ptrdiff_t next_row,

@@ -273,14 +273,14 @@ CELLAR_INLINE void transpose_cells(HeadRows<E> rows, int cells, std::int64_t dim
     for (; d < padded_dim(dim); ++d) store(out + d * tile_cells, Floats{}); // zeros of queries do not hide a NaN
 }
 
-/// out [dim, tile_cells] = the rows of the cells, transposed; zeros behind them, and behind dim up to a multiple of
+/// out [dim, tile_cells] = the rows of the cells, transposed; zeros after them, and after dim up to a multiple of
 /// dim_unit.
 template <class E>
 CELLAR_KERNEL void pack_keys(HeadRows<E> rows, int cells, std::int64_t dim, float* out) {
     for (int c = 0; c < tile_cells; c += lanes) transpose_cells(rows + c, cells - c, dim, out + c, Lanes{});
 }
 
-/// out [cells, padded_dim(dim)] = the rows, with zeros behind them. Returns false if an element is infinite or not a
+/// out [cells, padded_dim(dim)] = the rows, with zeros after them. Returns false if an element is infinite or not a
 /// number.
 template <class E>
 CELLAR_KERNEL bool pack_values(HeadRows<E> rows, int cells, std::int64_t dim, float* out) {

@@ -22,7 +22,7 @@ const auto* row_of(const Source& source, Cell cell, int head) {
     return source.data + source.mapping(cell, head, 0);
 }
 
-/// Copies a row to floats, and zeros behind it up to a multiple of dim_unit.
+/// Copies a row to floats, and zeros after it up to a multiple of dim_unit.
 template <class Source>
 void read_row(const Source& source, Cell cell, int head, float* to) {
     if constexpr (contiguous_heads<typename Source::Mapping>) {

@@ -88,7 +88,7 @@ struct CellScores {
     CELLAR_INLINE Floats distance() const {
         Ints position;
         std::memcpy(&position, step.positions + cell, sizeof(position));
-        // Unsigned: those behind the tile may be any numbers, whose difference overflows.
+        // Unsigned: those after the tile may be any numbers, whose difference overflows.
         const auto query = static_cast<std::uint32_t>(step.queries[row]);
         const Ints apart = reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(position) - query);
         const Ints before = apart >> 31; // all bits, if the cell's token comes before the query's

@@ -53,7 +53,7 @@ struct FetchedRows {
 struct SoftmaxStep {
     float* scores;
     int rows;
-    int cells;                    ///< of the tile; the scores behind them may be anything
+    int cells;                    ///< of the tile; the scores after them may be anything
     const std::uint64_t* visible; ///< for each row, the cells that it sees; null: all rows see all cells
     ScoreRule<float> rule;
     const HeadRule* of_rows;       ///< for each row, what of the rule depends on its head

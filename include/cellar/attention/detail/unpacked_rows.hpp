@@ -223,7 +223,7 @@ private:
             }
         }
     }
-    // And zeros behind those of the cells.
+    // And zeros after those of the cells.
     void widen_factors(int count) {
         const std::int64_t rows = (has_offsets<Format> ? 2 : 1) * all_groups_;
         if (count % dim_unit != 0)

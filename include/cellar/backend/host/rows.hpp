@@ -94,7 +94,7 @@ void gather_rows(const Mapping& mapping, const E* memory, std::span<const Cell> 
         rows = rows_from(rows, begin, end);
         if (contiguous_heads<Mapping> && rows.stride(2) == 1) {
             // The processor's own prefetcher does not predict the next run. So the last rows of each run are copied one
-            // by one, and prefetch rows about 8 KiB behind them.
+            // by one, and prefetch rows about 8 KiB after them.
             const std::int64_t row = std::max<std::int64_t>(rows.extent(1) * rows.extent(2), 1);
             const std::int64_t ahead = std::max<std::int64_t>(8192 / (row * std::int64_t{sizeof(E)}), 1);
             visit_pieces(mapping, cells, rows, [=](auto i, auto head, auto offset, auto n) {

@@ -41,8 +41,8 @@ struct FoldWords {
     const Crc32Word* words;
     std::int64_t count;
     std::int32_t threads;            ///< less than 2^max_bits
-    std::int32_t rest;               ///< bytes behind the words: less than 4
-    std::uint32_t* result;           ///< the sums, all zero; behind them, the rest
+    std::int32_t rest;               ///< bytes after the words: less than 4
+    std::uint32_t* result;           ///< the sums, all zero; after them, the rest
     std::uint32_t step[32];          ///< [i]: x^i times x^(32 threads)
     std::uint32_t squares[max_bits]; ///< [i]: x^(32 * 2^i)
 

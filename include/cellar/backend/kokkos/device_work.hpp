@@ -116,7 +116,7 @@ public:
     /// in one launch.
     template <class Mapping, class E>
     void move(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Move> moves) {
-        // All sources, then all targets, as one list. Runs that overlap themselves are behind the others.
+        // All sources, then all targets, as one list. Runs that overlap themselves are after the others.
         listed_.clear();
         const std::int64_t apart = list_cells(moves, false, &Move::from);
         const std::int64_t count = apart + list_cells(moves, true, &Move::from);

@@ -104,7 +104,7 @@ public:
 private:
     using Range = std::pair<std::size_t, std::size_t>;
 
-    /// True if the device has the list, maybe with more behind it. Staging memory keeps the last list until the next
+    /// True if the device has the list, maybe with more after it. Staging memory keeps the last list until the next
     /// one: `fenced` does not change it.
     bool is_uploaded(std::span<const T> list) const {
         return list.size() <= size_ && std::memcmp(list.data(), staging_.data() + last_, list.size_bytes()) == 0;

@@ -62,7 +62,7 @@ bool shares_state(const M& memory, Sequence a, Sequence b, Position end) {
     return shares;
 }
 
-/// True if s has inputs of an encoder at position p or behind it, in a member of the memory or of a hybrid in it.
+/// True if s has inputs of an encoder at position p or after it, in a member of the memory or of a hybrid in it.
 template <class M>
 bool has_inputs(const M& memory, Sequence s, Position p) {
     bool has = false;

@@ -99,7 +99,7 @@ inline constexpr bool may_have_inputs = requires(const M& m) {
     m.counts_tokens();
 };
 
-/// False for inputs of an encoder, which may lie behind the tokens of their sequence; their `next` is 0. Without it,
+/// False for inputs of an encoder, which may lie after the tokens of their sequence; their `next` is 0. Without it,
 /// true.
 template <class M>
 bool counts_tokens(const M& m) {

@@ -22,7 +22,7 @@
 
 namespace cellar::detail {
 
-/// A row of partial results: `dim` floats, and behind them the logarithm of the sum of exp(score). Becomes the row of
+/// A row of partial results: `dim` floats, and after them the logarithm of the sum of exp(score). Becomes the row of
 /// attention over all parts, which have no cell in common: see `merge_attention`. The parts are added in their order.
 /// Parts that have seen nothing (-infinity) add nothing. `parts`: their rows; `weights`: memory for a float each.
 /// Writes `dim` floats to `out`, and returns the logarithm of the whole sum.

@@ -36,7 +36,7 @@ public:
         return std::min(p, end_);
     }
 
-    /// The sequence has tokens up to `end`, all those behind its last one.
+    /// The sequence has tokens up to `end`, all those after its last one.
     void extend(Position end) { end_ = end; }
 
     /// Positions [sinks, kept) are forgotten. All sinks are kept, and `kept` is not behind the last position.

@@ -54,7 +54,7 @@ struct MessageHead {
     std::uint64_t array = 0;    ///< of a block: which
     std::uint64_t first = 0;    ///< its first row
     std::uint64_t rows = 0;     ///< how many
-    std::uint64_t bytes = 0;    ///< behind the head, or in the next message
+    std::uint64_t bytes = 0;    ///< after the head, or in the next message
     std::uint32_t body_crc = 0; ///< of these bytes
     std::uint32_t head_crc = 0; ///< of the head, with a zero here
     std::uint64_t reserved = 0;
@@ -82,7 +82,7 @@ void abandon(Memory memory) noexcept {
 class Message {
 public:
     Message() = default;
-    /// With room for that many bytes behind the head.
+    /// With room for that many bytes after the head.
     explicit Message(std::int64_t bytes) { reserve_body(bytes); }
     /// In memory of a device, which only MPI and work of the device may touch.
     explicit Message(std::unique_ptr<DeviceRoom> room) : room_{std::move(room)} {}

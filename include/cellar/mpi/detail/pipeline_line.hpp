@@ -118,7 +118,7 @@ public:
         send_on(message);
     }
     /// The next operation of the stage before, which is passed on. Valid until the next one. `reserve(n)` sets memory
-    /// aside for what the caller does with n numbers behind the head. If it or this throws `std::bad_alloc`, the
+    /// aside for what the caller does with n numbers after the head. If it or this throws `std::bad_alloc`, the
     /// operation is received by the next call.
     template <class Reserve>
     LineMessage receive(Reserve reserve) {

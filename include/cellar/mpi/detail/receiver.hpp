@@ -75,7 +75,7 @@ private:
         fail(error_of_rank(mpi::MpiReason::malformed, "receive", rank(), {": ", problem}));
     }
 
-    // For the rows behind this head: memory of the device if they can go straight to cells from there.
+    // For the rows after this head: memory of the device if they can go straight to cells from there.
     Message take_room(const Message& message, std::int64_t bytes) {
         MessageHead head;
         if (!is_device_aware_ || message.check_head(head) != MessageFault::none || head.number != number()

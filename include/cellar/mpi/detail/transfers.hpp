@@ -37,7 +37,7 @@ struct Arrival {
     }
 
     Message message;
-    Message rows{}; ///< behind a head that is alone
+    Message rows{}; ///< after a head that is alone
     bool has_rows = false;
     int code = MPI_SUCCESS;
 
@@ -60,7 +60,7 @@ public:
     int rank() const { return rank_; }
 
     /// Begins to receive the next message if it has come. Two are received at a time, and the rows of both.
-    /// `room(message, bytes)` returns memory for the rows behind a head. Returns MPI's code.
+    /// `room(message, bytes)` returns memory for the rows after a head. Returns MPI's code.
     template <class Room>
     int receive(bool& is_there, Room room) {
         is_there = false;

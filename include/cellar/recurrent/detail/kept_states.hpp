@@ -45,7 +45,7 @@ public:
         if (state.is_checkpoint) slots.mark(state.slot);
     }
 
-    /// Forgets the states behind position `next`.
+    /// Forgets the states after position `next`.
     void truncate(Position next, SlotTable& slots) {
         const std::int64_t end = end_up_to(next);
         for (std::int64_t i = states_.size(); i-- > end;) forget(states_[i], slots);
@@ -53,7 +53,7 @@ public:
     }
 
     /// Forgets the states at [from, to) that are not checkpoints. O(log n + states in the range + those before or those
-    /// behind it, whichever are fewer).
+    /// after it, whichever are fewer).
     void forget_passing(Position from, Position to, SlotTable& slots) {
         std::int64_t kept = end_up_to(from - 1);
         std::int64_t i = kept;
