@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "decoder.hpp"
 
+#include "experts.hpp"
+#include "grouped_experts.hpp"
+#include "routed_experts.hpp"
 #include <cellar/attention/attend.hpp>
 #include <cellar/models/config.hpp>
 
@@ -11,6 +14,7 @@
 #include <cstddef>
 #include <generate/arithmetic.hpp>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 namespace folder {
@@ -53,11 +57,16 @@ T value_of(models::ModelResult<T> result) {
     return std::move(result).value();
 }
 
-bool is_known(const std::string& architecture) {
-    for (const char* const name :
-         {"llama", "mistral", "qwen2", "qwen3", "gemma3_text", "gpt_oss", "lfm2", "deepseek_v3"})
-        if (architecture == name) return true;
-    return false;
+void check_known(const std::string& architecture) {
+    const char* const known[] = {
+        "llama",       "mistral",          "qwen2",     "qwen3", "gemma3_text", "gpt_oss", "lfm2",
+        "deepseek_v3", "granitemoehybrid", "qwen3_next"};
+    std::string names;
+    for (const char* const name : known) {
+        if (architecture == name) return;
+        names += (names.empty() ? "" : ", ") + std::string{name};
+    }
+    throw std::runtime_error{"the model is a " + llama::in_quotes(architecture) + ", expected one of " + names};
 }
 
 /// [tokens, heads, dim]
@@ -68,18 +77,18 @@ auto heads_of(const Matrix& rows, int dim) {
 } // namespace
 
 Decoder::Decoder(const ModelFolder& folder) : model_{value_of(models::from_config(folder.config()))} {
-    if (!is_known(model_.architecture))
-        throw std::runtime_error{
-            "the model is a " + llama::in_quotes(model_.architecture)
-            + ", expected llama, mistral, qwen2, qwen3, gemma3_text, gpt_oss, lfm2 or deepseek_v3"};
+    check_known(model_.architecture);
     const Numbers numbers{folder};
     is_gemma_ = model_.architecture == "gemma3_text";
     hidden_ = numbers.integer("hidden_size");
     is_lfm2_ = model_.architecture == "lfm2";
     intermediate_ = numbers.intermediate();
-    if (model_.architecture == "gpt_oss") {
-        experts_ = numbers.integer("num_local_experts");
-        chosen_experts_ = numbers.integer("num_experts_per_tok");
+    norms_add_one_ = is_gemma_ || model_.architecture == "qwen3_next";
+    if (is_gemma_) embedding_factor_ = std::sqrt(static_cast<float>(hidden_));
+    if (model_.architecture == "granitemoehybrid") {
+        embedding_factor_ = numbers.positive("embedding_multiplier", 1);
+        residual_factor_ = numbers.positive("residual_multiplier", 1);
+        logits_divisor_ = numbers.positive("logits_scaling", 1);
     }
     vocabulary_ = numbers.vocabulary(is_gemma_ ? 262208 : 0);
     epsilon_ = is_lfm2_ ? numbers.positive("norm_eps", 1e-5F) : numbers.positive("rms_norm_eps", 1e-6F);
@@ -91,26 +100,21 @@ Decoder::Decoder(const ModelFolder& folder) : model_{value_of(models::from_confi
     for (int i = 0; i < static_cast<int>(model_.layers.size()); ++i) layers_.push_back(read_layer(folder, i));
 }
 
-/// Gemma's files have what is added to 1.
+/// Some files have what is added to 1.
 RowVector Decoder::norm_weight(const ModelFolder& folder, const std::string& name, int size) const {
     RowVector weight = folder.vector(name, size);
-    if (is_gemma_) weight.array() += 1.0F;
+    if (norms_add_one_) weight.array() += 1.0F;
     return weight;
 }
 
 Decoder::Layer Decoder::read_layer(const ModelFolder& folder, int index) const {
     const std::string at = prefix_ + "layers." + std::to_string(index) + ".";
+    const models::LayerDescription& layer = model_.layers[static_cast<std::size_t>(index)];
     Layer read;
-    if (model_.layers[static_cast<std::size_t>(index)].kind == models::LayerKind::recurrent) {
-        const int taps = model_.layers[static_cast<std::size_t>(index)].state[0].extents[0] + 1;
-        read.convolution_input = folder.matrix(at + "conv.in_proj.weight", 3 * std::int64_t{hidden_}, hidden_);
-        read.convolution.resize(hidden_, taps);
-        Eigen::Index channel = 0;
-        for (const Matrix& weights : folder.matrices(at + "conv.conv.weight", hidden_, 1, taps))
-            read.convolution.row(channel++) = weights;
-        read.output = folder.matrix(at + "conv.out_proj.weight", hidden_, hidden_);
-    } else if (model_.layers[static_cast<std::size_t>(index)].shape.value_dim == 0) {
-        read.latent = {folder, at + "self_attn.", model_.layers[static_cast<std::size_t>(index)], epsilon_};
+    if (layer.kind == models::LayerKind::recurrent) {
+        read.recurrence = read_recurrence(folder, at, layer);
+    } else if (layer.shape.value_dim == 0) {
+        read.latent = {folder, at + "self_attn.", layer, epsilon_};
         read.output = folder.matrix(at + "self_attn.o_proj.weight", hidden_, read.latent.width());
     } else {
         read_attention(folder, at + "self_attn.", index, read);
@@ -124,13 +128,30 @@ Decoder::Layer Decoder::read_layer(const ModelFolder& folder, int index) const {
     return read;
 }
 
+std::unique_ptr<const Recurrence> Decoder::read_recurrence(const ModelFolder& folder, const std::string& at,
+                                                           const models::LayerDescription& layer) const {
+    if (is_lfm2_) return short_convolution(folder, at + "conv.", layer);
+    if (model_.architecture == "qwen3_next") return delta_net(folder, at + "linear_attn.", layer, epsilon_);
+    return mamba2(folder, at + "mamba.", layer, epsilon_);
+}
+
 void Decoder::read_attention(const ModelFolder& folder, const std::string& at, int index, Layer& read) const {
     const models::LayerDescription& layer = model_.layers[static_cast<std::size_t>(index)];
     const int dim = layer.shape.key_dim;
     const int queries = layer.heads * dim;
     const int keys = layer.shape.kv_heads * dim;
     const std::string output = at + (is_lfm2_ ? "out_proj" : "o_proj");
-    read.query = folder.matrix(at + "q_proj.weight", queries, hidden_);
+    if (model_.architecture == "qwen3_next") {
+        read.query.resize(queries, hidden_);
+        read.attention_gate.resize(queries, hidden_);
+        const Matrix both = folder.matrix(at + "q_proj.weight", 2 * std::int64_t{queries}, hidden_);
+        for (int head = 0; head < layer.heads; ++head) {
+            read.query.middleRows(head * dim, dim) = both.middleRows(2 * head * dim, dim);
+            read.attention_gate.middleRows(head * dim, dim) = both.middleRows((2 * head + 1) * dim, dim);
+        }
+    } else {
+        read.query = folder.matrix(at + "q_proj.weight", queries, hidden_);
+    }
     read.key = folder.matrix(at + "k_proj.weight", keys, hidden_);
     read.value = folder.matrix(at + "v_proj.weight", keys, hidden_);
     read.output = folder.matrix(output + ".weight", hidden_, queries);
@@ -148,19 +169,25 @@ void Decoder::read_attention(const ModelFolder& folder, const std::string& at, i
     }
 }
 
+/// Null: the layer has none.
+std::unique_ptr<const FeedForward> Decoder::read_experts(const ModelFolder& folder, const std::string& at) const {
+    if (model_.architecture == "gpt_oss")
+        return std::make_unique<Experts>(folder, at + "mlp.", folder.integer("num_local_experts"),
+                                         folder.integer("num_experts_per_tok"), hidden_, intermediate_);
+    if (model_.architecture == "granitemoehybrid")
+        return std::make_unique<RoutedExperts>(RoutedExperts::of_granite(folder, at));
+    if (!folder.has(at + "mlp.gate.weight")) return nullptr;
+    if (model_.architecture == "qwen3_next") return std::make_unique<RoutedExperts>(RoutedExperts::of_qwen(folder, at));
+    return std::make_unique<GroupedExperts>(folder, at + "mlp.");
+}
+
 void Decoder::read_feed_forward(const ModelFolder& folder, const std::string& at, Layer& read) const {
     const char* const before = is_gemma_  ? "pre_feedforward_layernorm.weight"
                                : is_lfm2_ ? "ffn_norm.weight"
                                           : "post_attention_layernorm.weight";
     read.feed_forward_norm = norm_weight(folder, at + before, hidden_);
-    if (experts_ > 0) {
-        read.experts = {folder, at + "mlp.", experts_, chosen_experts_, hidden_, intermediate_};
-        return;
-    }
-    if (folder.has(at + "mlp.gate.weight")) {
-        read.grouped_experts = {folder, at + "mlp."};
-        return;
-    }
+    read.experts = read_experts(folder, at);
+    if (read.experts != nullptr) return;
     read.gate =
         folder.matrix(at + (is_lfm2_ ? "feed_forward.w1.weight" : "mlp.gate_proj.weight"), intermediate_, hidden_);
     read.up = folder.matrix(at + (is_lfm2_ ? "feed_forward.w3.weight" : "mlp.up_proj.weight"), intermediate_, hidden_);
@@ -182,25 +209,25 @@ cellar::Result<Matrix> Decoder::forward(Memory& memory, cellar::Sequence sequenc
     if (!pass) return pass.error();
     Matrix x(count, hidden_);
     for (std::size_t i = 0; i < tokens.size(); ++i) x.row(static_cast<Eigen::Index>(i)) = embedding_.row(tokens[i]);
-    if (is_gemma_) x *= std::sqrt(static_cast<float>(hidden_));
+    x *= embedding_factor_;
     for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
         const Layer& layer = layers_[static_cast<std::size_t>(i)];
         const Matrix attended = mix(*pass, i, normed(x, layer.input_norm), first.value);
-        x += is_gemma_ ? normed(attended, layer.attention_norm) : attended;
+        x += residual_factor_ * (is_gemma_ ? normed(attended, layer.attention_norm) : attended);
         const Matrix fed = feed_forward(layer, normed(x, layer.feed_forward_norm));
-        x += is_gemma_ ? normed(fed, layer.output_norm) : fed;
+        x += residual_factor_ * (is_gemma_ ? normed(fed, layer.output_norm) : fed);
     }
     pass->commit();
-    return Matrix{normed(x, norm_) * (classifier_.size() != 0 ? classifier_ : embedding_).transpose()};
+    return Matrix{normed(x, norm_) * (classifier_.size() != 0 ? classifier_ : embedding_).transpose()
+                  / logits_divisor_};
 }
 
-/// Attention, or a convolution.
+/// Attention, or what stands in its place.
 Matrix Decoder::mix(cellar::PassOf<Memory>& pass, int index, const Matrix& x, int first) const {
     const Layer& layer = layers_[static_cast<std::size_t>(index)];
+    if (layer.recurrence != nullptr) return recur(pass, index, x);
     Matrix mixed;
-    if (layer.convolution.size() != 0) {
-        mixed = convolve(pass, index, x);
-    } else if (layer.latent.empty()) {
+    if (layer.latent.empty()) {
         mixed = attend(pass, index, x, first);
     } else {
         mixed = layer.latent.forward(
@@ -212,29 +239,23 @@ Matrix Decoder::mix(cellar::PassOf<Memory>& pass, int index, const Matrix& x, in
     return out;
 }
 
-/// Of LFM2: over the inputs of a few tokens, which are gated before and after.
-Matrix Decoder::convolve(cellar::PassOf<Memory>& pass, int index, const Matrix& x) const {
-    const Layer& layer = layers_[static_cast<std::size_t>(index)];
-    const Matrix projected = x * layer.convolution_input.transpose();
-    const Matrix inputs = projected.leftCols(hidden_).cwiseProduct(projected.rightCols(hidden_));
-    const Eigen::Index recent = layer.convolution.cols() - 1;
+Matrix Decoder::recur(cellar::PassOf<Memory>& pass, int index, const Matrix& x) const {
+    const Recurrence& layer = *layers_[static_cast<std::size_t>(index)].recurrence;
     Matrix out(x.rows(), hidden_);
     pass.visit(index, [&](auto& own, int layer_of_member) {
         if constexpr (requires { own.micro_batches(); }) {
             for (const cellar::MicroBatch& micro_batch : own.micro_batches()) {
-                const auto state = own.template get<RecentInputs>(layer_of_member, micro_batch);
-                Eigen::Map<Matrix> rows{&state(0, 0, 0), recent, hidden_};
-                for (const int token : micro_batch.tokens(0)) {
-                    Matrix seen(recent + 1, hidden_);
-                    seen << rows, inputs.row(token);
-                    out.row(token) = seen.cwiseProduct(layer.convolution.transpose()).colwise().sum();
-                    rows = seen.bottomRows(recent);
-                }
+                const auto tokens = micro_batch.tokens(0);
+                const auto inputs = own.template get<RecentInputs>(layer_of_member, micro_batch);
+                Remembered remembered{.inputs = &inputs(0, 0, 0)};
+                if constexpr (std::is_same_v<std::remove_cvref_t<decltype(own)>, cellar::PassOf<Recurrences>>)
+                    remembered.state = &own.template get<Matrices>(layer_of_member, micro_batch)(0, 0, 0, 0);
+                out(tokens, Eigen::all) = layer.forward(x(tokens, Eigen::all), remembered);
                 own.put(layer_of_member, micro_batch);
             }
         }
     });
-    return out.cwiseProduct(projected.middleCols(hidden_, hidden_));
+    return out;
 }
 
 Matrix Decoder::attend(cellar::PassOf<Memory>& pass, int index, const Matrix& x, int first) const {
@@ -257,7 +278,9 @@ Matrix Decoder::attend(cellar::PassOf<Memory>& pass, int index, const Matrix& x,
     }
     rotate(queries, description, first);
     rotate(keys, description, first);
-    return attend(pass, index, queries, keys, values);
+    Matrix out = attend(pass, index, queries, keys, values);
+    if (layer.attention_gate.size() != 0) out.array() /= 1 + (-(x * layer.attention_gate.transpose()).array()).exp();
+    return out;
 }
 
 /// Stores keys and values, and attends for the queries. Without values: they are the first elements of the keys.
@@ -311,8 +334,7 @@ Matrix Decoder::normed(const Matrix& x, const RowVector& weight) const {
 }
 
 Matrix Decoder::feed_forward(const Layer& layer, const Matrix& x) const {
-    if (!layer.experts.empty()) return layer.experts.forward(x);
-    if (!layer.grouped_experts.empty()) return layer.grouped_experts.forward(x);
+    if (layer.experts != nullptr) return layer.experts->forward(x);
     Matrix gate = x * layer.gate.transpose();
     const Matrix up = x * layer.up.transpose();
     if (is_gemma_) { // GELU, by a hyperbolic tangent

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include "experts.hpp"
-#include "grouped_experts.hpp"
+#include "gated_network.hpp"
 #include "latent_attention.hpp"
 #include "model_folder.hpp"
+#include "recurrence.hpp"
 #include <cellar/base/memory_bytes.hpp>
 #include <cellar/cellar.hpp>
 #include <cellar/models/make_memory.hpp>
 
 #include <cstdint>
 #include <generate/weights.hpp>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,13 +26,15 @@ using Layout = cellar::StandardV<float>;
 using Rotated = cellar::RopeShift<cellar::RunTimePairing>;
 using Full = cellar::Cache<Layout, cellar::FullCausal, Rotated>;
 using Sliding = cellar::Cache<Layout, cellar::SlidingWindow<>, Rotated>;
-struct RecentInputs : cellar::StateTensor<2> {}; // of a short convolution, [taps - 1, width]
+struct RecentInputs : cellar::StateTensor<2> {}; // of a convolution, [taps - 1, channels]
+struct Matrices : cellar::StateTensor<3> {};     // of the heads of a recurrence
 using Convolutions = cellar::RecurrentMemory<cellar::States<RecentInputs>>;
-using Memory = cellar::Hybrid<cellar::RunTimePattern, Full, Sliding, Convolutions>;
+using Recurrences = cellar::RecurrentMemory<cellar::States<RecentInputs, Matrices>>;
+using Memory = cellar::Hybrid<cellar::RunTimePattern, Full, Sliding, Convolutions, Recurrences>;
 // [/memory]
 
-/// A decoder with the weights of a folder: Llama (so SmolLM 2), Mistral, Qwen 2, Qwen 3, Gemma 3, gpt-oss, LFM2
-/// or DeepSeek V3.
+/// A decoder with the weights of a folder: Llama (so SmolLM 2), Mistral, Qwen 2, Qwen 3, Gemma 3, gpt-oss, LFM2,
+/// DeepSeek V3, Granite 4 or Qwen3-Next.
 class Decoder {
 public:
     /// Throws `std::runtime_error` for another model, or one whose weights do not fit its config.
@@ -56,20 +59,23 @@ private:
         Matrix query, key, value, output, gate, up, down;
         RowVector query_bias, key_bias, value_bias, output_bias; // empty: none
         RowVector sinks;                                         // of the heads; empty: none
-        Matrix convolution_input, convolution;                   // in place of attention; empty: none
-        LatentAttention latent;                                  // the same
-        Experts experts;                                         // in place of gate, up and down
-        GroupedExperts grouped_experts;                          // the same
+        Matrix attention_gate;                                   // of the results of attention; empty: none
+        std::unique_ptr<const Recurrence> recurrence;            // in place of attention; null: none
+        LatentAttention latent;                                  // the same; empty: none
+        std::unique_ptr<const FeedForward> experts;              // in place of gate, up and down; null: none
     };
 
     Layer read_layer(const ModelFolder& folder, int index) const;
+    std::unique_ptr<const Recurrence> read_recurrence(const ModelFolder& folder, const std::string& at,
+                                                      const cellar::models::LayerDescription& layer) const;
     void read_attention(const ModelFolder& folder, const std::string& at, int index, Layer& read) const;
+    std::unique_ptr<const FeedForward> read_experts(const ModelFolder& folder, const std::string& at) const;
     void read_feed_forward(const ModelFolder& folder, const std::string& at, Layer& read) const;
     RowVector norm_weight(const ModelFolder& folder, const std::string& name, int size) const;
     Matrix normed(const Matrix& x, const RowVector& weight) const;
     void rotate(Matrix& rows, const cellar::models::LayerDescription& layer, int first) const;
     Matrix mix(cellar::PassOf<Memory>& pass, int index, const Matrix& x, int first) const;
-    Matrix convolve(cellar::PassOf<Memory>& pass, int index, const Matrix& x) const;
+    Matrix recur(cellar::PassOf<Memory>& pass, int index, const Matrix& x) const;
     Matrix attend(cellar::PassOf<Memory>& pass, int index, const Matrix& x, int first) const;
     Matrix attend(cellar::PassOf<Memory>& pass, int index, const Matrix& queries, const Matrix& keys,
                   const Matrix& values) const;
@@ -79,12 +85,14 @@ private:
     std::string prefix_; // of the tensors' names
     bool is_gemma_ = false;
     bool is_lfm2_ = false; // whose tensors have other names
+    bool norms_add_one_ = false;
     int vocabulary_ = 0;
     int hidden_ = 0;
     int intermediate_ = 0;
-    int experts_ = 0; // of a layer; 0: none
-    int chosen_experts_ = 0;
     float epsilon_ = 0;
+    float embedding_factor_ = 1;
+    float residual_factor_ = 1;
+    float logits_divisor_ = 1;
     Matrix embedding_;
     Matrix classifier_; // empty: the embedding
     RowVector norm_;

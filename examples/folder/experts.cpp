@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <numeric>
 
 namespace folder {
 
 using llama::Matrix, llama::RowVector;
 
 Experts::Experts(const ModelFolder& folder, const std::string& at, int count, int chosen, int hidden, int inner)
-    : chosen_{std::min(chosen, count)},
+    : chosen_{chosen},
       router_{folder.matrix(at + "router.weight", count, hidden)},
       router_bias_{folder.vector(at + "router.bias", count)},
       up_{folder.matrices(at + "experts.gate_up_proj", count, hidden, 2 * std::int64_t{inner})},
@@ -26,7 +25,7 @@ Matrix Experts::forward(const Matrix& x) const {
     scores.rowwise() += router_bias_;
     Matrix out = Matrix::Zero(x.rows(), x.cols());
     for (Eigen::Index token = 0; token < x.rows(); ++token) {
-        const std::vector<int> chosen = choose(scores.row(token));
+        const std::vector<int> chosen = largest(scores.row(token), chosen_);
         const float highest = scores(token, chosen.front());
         float sum = 0;
         for (const int expert : chosen) sum += std::exp(scores(token, expert) - highest);
@@ -44,16 +43,6 @@ Matrix Experts::forward(const Matrix& x) const {
         }
     }
     return out;
-}
-
-/// Those with the highest scores, the highest first.
-std::vector<int> Experts::choose(const RowVector& scores) const {
-    std::vector<int> order(static_cast<std::size_t>(scores.size()));
-    std::iota(order.begin(), order.end(), 0);
-    std::partial_sort(order.begin(), order.begin() + chosen_, order.end(),
-                      [&](int a, int b) { return scores(a) > scores(b); });
-    order.resize(static_cast<std::size_t>(chosen_));
-    return order;
 }
 
 } // namespace folder

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "gated_network.hpp"
 #include "model_folder.hpp"
 
 #include <generate/weights.hpp>
@@ -10,18 +11,14 @@
 namespace folder {
 
 /// The feed-forward network of a layer of gpt-oss: a router chooses a few experts for each token, and weighs them.
-class Experts {
+class Experts final : public FeedForward {
 public:
-    Experts() = default;
     /// Of the tensors whose names begin with `at`. `chosen`: for each token.
     Experts(const ModelFolder& folder, const std::string& at, int count, int chosen, int hidden, int inner);
 
-    bool empty() const { return up_.empty(); }
-    llama::Matrix forward(const llama::Matrix& x) const;
+    llama::Matrix forward(const llama::Matrix& x) const override;
 
 private:
-    std::vector<int> choose(const llama::RowVector& scores) const;
-
     int chosen_ = 0;
     llama::Matrix router_;
     llama::RowVector router_bias_;

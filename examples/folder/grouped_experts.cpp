@@ -3,42 +3,14 @@
 
 #include <Eigen/Core>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <generate/arithmetic.hpp>
 #include <limits>
-#include <numeric>
 #include <stdexcept>
 
 namespace folder {
 
 using llama::Matrix, llama::RowVector;
-
-namespace {
-
-/// The places of the largest numbers.
-std::vector<int> largest(const RowVector& numbers, int count) {
-    std::vector<int> order(static_cast<std::size_t>(numbers.size()));
-    std::iota(order.begin(), order.end(), 0);
-    const auto end = order.begin() + std::min<std::ptrdiff_t>(count, std::ssize(order));
-    std::partial_sort(order.begin(), end, order.end(), [&](int a, int b) { return numbers(a) > numbers(b); });
-    order.erase(end, order.end());
-    return order;
-}
-
-} // namespace
-
-GatedNetwork::GatedNetwork(const ModelFolder& folder, const std::string& at, int hidden, int inner)
-    : gate{folder.matrix(at + "gate_proj.weight", inner, hidden)},
-      up{folder.matrix(at + "up_proj.weight", inner, hidden)},
-      down{folder.matrix(at + "down_proj.weight", hidden, inner)} {}
-
-Matrix GatedNetwork::forward(const Matrix& x) const {
-    Matrix y = x * gate.transpose();
-    llama::gate(y, x * up.transpose());
-    return y * down.transpose();
-}
 
 GroupedExperts::GroupedExperts(const ModelFolder& folder, const std::string& at)
     : chosen_{folder.integer("num_experts_per_tok")},

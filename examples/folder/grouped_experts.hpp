@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "gated_network.hpp"
 #include "model_folder.hpp"
 
 #include <generate/weights.hpp>
@@ -9,24 +10,14 @@
 
 namespace folder {
 
-/// A feed-forward network with gates.
-struct GatedNetwork {
-    llama::Matrix gate, up, down;
-
-    GatedNetwork(const ModelFolder& folder, const std::string& at, int hidden, int inner);
-    llama::Matrix forward(const llama::Matrix& x) const;
-};
-
 /// The feed-forward network of a layer of DeepSeek V3 (arXiv:2412.19437): a router chooses groups of experts for each
 /// token, and a few experts of these; one network serves all tokens.
-class GroupedExperts {
+class GroupedExperts final : public FeedForward {
 public:
-    GroupedExperts() = default;
     /// Of the tensors whose names begin with `at`.
     GroupedExperts(const ModelFolder& folder, const std::string& at);
 
-    bool empty() const { return experts_.empty(); }
-    llama::Matrix forward(const llama::Matrix& x) const;
+    llama::Matrix forward(const llama::Matrix& x) const override;
 
 private:
     std::vector<int> choose(const llama::RowVector& scores) const;

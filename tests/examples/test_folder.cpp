@@ -17,6 +17,7 @@
 #include <generate/file.hpp>
 #include <generate/safetensors.hpp>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -111,16 +112,25 @@ void check_latents(Pass& pass, int layer, const cellar::models::LayerDescription
     CHECK(largest_error(values, expected.tensor(at + "values", {description.heads, std::ssize(cells), value})) < 1e-5);
 }
 
-/// Compares the inputs that a convolution remembers with those of transformers' cache, which has one more.
+/// Compares what a recurrent layer remembers with transformers' cache, which has one input of its convolution more.
 template <class Pass>
-void check_inputs(Pass& pass, int layer, const cellar::models::StateDescription& stored, const Safetensors& expected,
-                  const std::string& at) {
-    const auto state = pass.template get<folder::RecentInputs>(layer, pass.micro_batches()[0]);
-    const int taps = stored.extents[0] + 1;
-    const int width = stored.extents[1];
-    const std::vector<float> found(&state(0, 0, 0), &state(0, 0, 0) + (taps - 1) * width);
+void check_state(Pass& pass, int layer, const std::vector<cellar::models::StateDescription>& stored,
+                 const Safetensors& expected, const std::string& at) {
+    const auto& micro_batch = pass.micro_batches()[0];
+    const auto inputs = pass.template get<folder::RecentInputs>(layer, micro_batch);
+    const int taps = stored[0].extents[0] + 1;
+    const int width = stored[0].extents[1];
+    const std::vector<float> found(&inputs(0, 0, 0), &inputs(0, 0, 0) + (taps - 1) * width);
     const std::vector<float> all = expected.tensor(at + "inputs", {taps, width});
     CHECK(largest_error(found, {all.begin() + width, all.end()}) < 1e-5);
+    CHECK(expected.has(at + "state") == (stored.size() == 2));
+    if constexpr (std::is_same_v<Pass, cellar::PassOf<folder::Recurrences>>) {
+        const auto state = pass.template get<folder::Matrices>(layer, micro_batch);
+        const auto& n = stored[1].extents;
+        const float* const first = &state(0, 0, 0, 0);
+        CHECK(largest_error({first, first + n[0] * n[1] * n[2]}, expected.tensor(at + "state", {n[0], n[1], n[2]}))
+              < 1e-5);
+    }
 }
 
 /// The same for all layers, before the next token.
@@ -143,7 +153,7 @@ void check_memory(Memory& memory, const Decoder& decoder, const ModelFolder& fol
                 }
                 ++compared;
             } else if constexpr (requires { own.micro_batches(); }) {
-                check_inputs(own, index, description.state[0], expected, at);
+                check_state(own, index, description.state, expected, at);
                 ++compared;
             }
         });
@@ -154,10 +164,10 @@ void check_memory(Memory& memory, const Decoder& decoder, const ModelFolder& fol
 /// All steps of the text, in a sequence.
 void check_text(const char* name, cellar::Sequence sequence, bool contents) {
     std::vector<int> steps{7, 1, 1, 12, 1, 3, 5};
-    if (name == std::string{"lfm2"}) { // transformers' convolutions go on by single tokens
-        steps.assign(24, 1);
-        steps[0] = 7;
-    }
+    // Some of transformers' recurrent layers go on by single tokens.
+    if (name == std::string{"lfm2"}) steps.assign(24, 1);
+    if (name == std::string{"granite4"}) steps.assign(13, 1);
+    steps[0] = 7;
     const ModelFolder folder{path_of(name)};
     const Decoder decoder{folder};
     const Safetensors expected = Safetensors::read(path_of(name) + "/expected.safetensors");
@@ -208,7 +218,8 @@ private:
 } // namespace
 
 TEST_CASE("folder: logits are those of transformers, and memories hold what its caches hold, step by step") {
-    for (const char* const name : {"llama", "mistral", "qwen2", "qwen3", "gemma3", "gpt_oss", "lfm2", "deepseek_v3"}) {
+    for (const char* const name :
+         {"llama", "mistral", "qwen2", "qwen3", "gemma3", "gpt_oss", "lfm2", "deepseek_v3", "granite4", "qwen3_next"}) {
         CAPTURE(name);
         check_text(name, cellar::Sequence{0}, true);
         check_text(name, cellar::Sequence{1}, false);
@@ -252,8 +263,8 @@ TEST_CASE("folder: files that are missing or wrong are refused with a sentence")
     CHECK(changed.refusal() != "none");
     changed.change({{"model_type", "granite"}});
     CHECK(changed.refusal()
-          == "the model is a 'granite', expected llama, mistral, qwen2, qwen3, gemma3_text, gpt_oss, lfm2 "
-             "or deepseek_v3");
+          == "the model is a 'granite', expected one of llama, mistral, qwen2, qwen3, gemma3_text, gpt_oss, lfm2, "
+             "deepseek_v3, granitemoehybrid, qwen3_next");
     std::ofstream{changed.path() + "/config.json"} << "{";
     CHECK(changed.refusal() == "changed_qwen3/config.json: not a JSON object");
     std::ofstream{changed.path() + "/model.safetensors.index.json"} << R"({"weight_map": {"a": "../b"}})";

@@ -7,10 +7,11 @@ usage: scripts/sandbox --with "python3-torch python3-transformers" tests/example
 
 With names, only these models.
 
-The tokens of words-llama3 are also those of the model llama. A model's folder has config.json, the weights in bf16, in one file or in several, and expected.safetensors: for each
-step of one text its `tokens` and `logits`, and the keys and values of each layer of transformers' own cache after it,
-[heads, tokens, dim]; of a convolution its `inputs`, [taps, width], of which ours are the last ones. transformers'
-convolutions take single tokens after the first step.
+The tokens of words-llama3 are also those of the model llama. A model's folder has config.json, the weights in bf16, in
+one file or in several, and expected.safetensors: for each step of one text its `tokens` and `logits`, and the keys and
+values of each layer of transformers' own cache after it, [heads, tokens, dim]; of a convolution its `inputs`,
+[taps, width], of which ours are the last ones, and the `state` of a recurrence. Some recurrent layers of transformers
+take single tokens after the first step.
 """
 import json
 import sys
@@ -20,6 +21,7 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import DeepseekV3Config, DeepseekV3ForCausalLM, DynamicCache, Gemma3ForCausalLM, Gemma3TextConfig, GptOssConfig, GptOssForCausalLM
+from transformers import GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM, Qwen3NextConfig, Qwen3NextForCausalLM
 from transformers import Lfm2Config, Lfm2ForCausalLM, LlamaConfig, LlamaForCausalLM
 from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
@@ -53,8 +55,20 @@ MODELS = {
     "lfm2": (Lfm2ForCausalLM, Lfm2Config(
         **COMMON, num_hidden_layers=3, conv_L_cache=3, layer_types=["conv", "conv", "full_attention"],
         block_multiple_of=16, rope_parameters={"rope_type": "default", "rope_theta": 10000.0})),
+    "granite4": (GraniteMoeHybridForCausalLM, GraniteMoeHybridConfig(
+        **{**COMMON, "intermediate_size": 24}, num_hidden_layers=3, layer_types=["mamba", "attention", "mamba"],
+        shared_intermediate_size=40, num_local_experts=6, num_experts_per_tok=2, mamba_n_heads=8, mamba_n_groups=2,
+        mamba_d_state=6, mamba_d_conv=4, mamba_expand=2, attention_multiplier=0.2, embedding_multiplier=3.0,
+        residual_multiplier=0.6, logits_scaling=2.0, tie_word_embeddings=True)),
+    # With larger weights, transformers' own two algorithms for a delta net differ by more than the tests' bound.
+    "qwen3_next": (Qwen3NextForCausalLM, Qwen3NextConfig(
+        **{**COMMON, "initializer_range": 0.25}, num_hidden_layers=4, head_dim=16, linear_conv_kernel_dim=4, linear_key_head_dim=6,
+        linear_value_head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4, moe_intermediate_size=12,
+        shared_expert_intermediate_size=20, num_experts=6, num_experts_per_tok=2, mlp_only_layers=[1],
+        rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25})),
 }
 STEPS = [7, 1, 1, 12, 1, 3, 5]
+SINGLE = {"lfm2": 23, "granite4": 12}  # steps of models whose recurrent layers go on by single tokens
 
 
 def write_model(name, model_class, config):
@@ -72,7 +86,7 @@ def write_model(name, model_class, config):
     folder = FOLDERS / name
     expected = {}
     cache = DynamicCache(config=config)
-    steps = [7] + 23 * [1] if name == "lfm2" else STEPS
+    steps = [7] + SINGLE[name] * [1] if name in SINGLE else STEPS
     tokens = torch.randint(3, config.vocab_size, (1, sum(steps)))
     begin = 0
     with torch.no_grad():
@@ -85,6 +99,8 @@ def write_model(name, model_class, config):
             for index, layer in enumerate(cache.layers):
                 if not hasattr(layer, "keys") or layer.keys is None:
                     expected[f"step{step}.layer{index}.inputs"] = layer.conv_states[0].T.clone().contiguous()
+                    if layer.recurrent_states is not None:
+                        expected[f"step{step}.layer{index}.state"] = layer.recurrent_states[0].clone().contiguous()
                     continue
                 expected[f"step{step}.layer{index}.keys"] = layer.keys[0].clone().contiguous()
                 expected[f"step{step}.layer{index}.values"] = layer.values[0].clone().contiguous()

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "routed_experts.hpp"
+
+#include <Eigen/Core>
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <generate/arithmetic.hpp>
+
+namespace folder {
+
+using llama::Matrix;
+
+RoutedExperts RoutedExperts::of_granite(const ModelFolder& folder, const std::string& at) {
+    const int hidden = folder.integer("hidden_size");
+    const int shared = folder.integer("shared_intermediate_size");
+    RoutedExperts read{{folder.matrix(at + "shared_mlp.input_linear.weight", 2 * std::int64_t{shared}, hidden),
+                        folder.matrix(at + "shared_mlp.output_linear.weight", hidden, shared)}};
+    const std::string experts = at + "block_sparse_moe.";
+    if (!folder.has(experts + "router.layer.weight")) return read;
+    const int inner = folder.integer("intermediate_size");
+    const int count = folder.integer("num_local_experts");
+    read.chosen_ = folder.integer("num_experts_per_tok");
+    read.router_ = folder.matrix(experts + "router.layer.weight", count, hidden);
+    const auto inputs = folder.matrices(experts + "input_linear.weight", count, 2 * std::int64_t{inner}, hidden);
+    const auto outputs = folder.matrices(experts + "output_linear.weight", count, hidden, inner);
+    for (std::size_t i = 0; i < inputs.size(); ++i) read.experts_.emplace_back(inputs[i], outputs[i]);
+    return read;
+}
+
+RoutedExperts RoutedExperts::of_qwen(const ModelFolder& folder, const std::string& at) {
+    const int hidden = folder.integer("hidden_size");
+    RoutedExperts read{
+        GatedNetwork{folder, at + "mlp.shared_expert.", hidden, folder.integer("shared_expert_intermediate_size")}};
+    read.shared_gate_ = folder.matrix(at + "mlp.shared_expert_gate.weight", 1, hidden);
+    const int inner = folder.integer("moe_intermediate_size");
+    const int count = folder.integer("num_experts");
+    read.chosen_ = folder.integer("num_experts_per_tok");
+    read.sums_to_one_ = folder.config().value("norm_topk_prob", true);
+    read.router_ = folder.matrix(at + "mlp.gate.weight", count, hidden);
+    for (int i = 0; i < count; ++i)
+        read.experts_.emplace_back(folder, at + "mlp.experts." + std::to_string(i) + ".", hidden, inner);
+    return read;
+}
+
+Matrix RoutedExperts::forward(const Matrix& x) const {
+    Matrix out = shared_.forward(x);
+    if (shared_gate_.size() != 0)
+        for (Eigen::Index token = 0; token < x.rows(); ++token)
+            out.row(token) /= 1 + std::exp(-x.row(token).dot(shared_gate_));
+    if (experts_.empty()) return out;
+    Matrix weights = x * router_.transpose();
+    llama::softmax_rows(weights);
+    for (Eigen::Index token = 0; token < x.rows(); ++token) {
+        const std::vector<int> chosen = largest(weights.row(token), chosen_);
+        float sum = 0;
+        for (const int expert : chosen) sum += weights(token, expert);
+        const float factor = sums_to_one_ ? 1 / sum : 1.0F;
+        for (const int expert : chosen)
+            out.row(token) +=
+                factor * weights(token, expert) * experts_[static_cast<std::size_t>(expert)].forward(x.row(token));
+    }
+    return out;
+}
+
+} // namespace folder
