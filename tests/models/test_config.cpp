@@ -148,6 +148,47 @@ TEST_CASE("layers without rotary positions, and chunked layers") {
     CHECK((described(listed).layers[1].rope.pairing == Pairing::neox));
 }
 
+TEST_CASE("each layer of a decoder with an encoder is two: one of its own tokens, and one of the encoder's") {
+    struct Expected {
+        const char* name;
+        int layers, heads, dim;
+        double scale;
+        int context, input;
+    };
+    const Expected all[] = {{"T5 small", 6, 8, 64, 1, 0, 0},
+                            {"Flan-T5 XL", 24, 32, 64, 1, 0, 0},
+                            {"Whisper tiny", 4, 6, 64, 0.125, 448, 1500},
+                            {"Whisper large-v3-turbo", 4, 20, 64, 0.125, 448, 1500},
+                            {"BART large", 12, 16, 64, 0.125, 1024, 1024}};
+    for (const Expected& expected : all) {
+        CAPTURE(expected.name);
+        for (const char* const as : {"file", "written"}) {
+            const RunTimeDescription found = described(config_of(expected.name).at(as));
+            REQUIRE(std::ssize(found.layers) == 2 * expected.layers);
+            for (std::size_t i = 0; i < found.layers.size(); ++i) {
+                const LayerDescription& layer = found.layers[i];
+                CHECK((layer.kind == (i % 2 == 0 ? LayerKind::full : LayerKind::encoder)));
+                CHECK(layer.shape.kv_heads == expected.heads);
+                CHECK(layer.shape.key_dim == expected.dim);
+                CHECK(layer.shape.value_dim == expected.dim);
+                CHECK(layer.heads == expected.heads);
+                CHECK(layer.scale == expected.scale);
+                CHECK((layer.rope.pairing == Pairing::none));
+            }
+            CHECK(found.trained_context == expected.context);
+            CHECK(found.input_tokens == expected.input);
+        }
+    }
+    CHECK(described(config_of("Llama 3.1 8B").at("file")).input_tokens == 0);
+    CHECK(refusal_of("Whisper tiny", {{"decoder_attention_heads", 7}})
+          == "config: 'd_model' is 384, and cannot be divided into 7 heads");
+    CHECK(refusal_of("Whisper tiny", {{"decoder_layers", 501}})
+          == "config: 'decoder_layers' is 501, expected an integer from 1 to 500");
+    CHECK(refusal_of("T5 small", {{"num_layers", nullptr}})
+          == "config: 'num_layers' is missing, expected an integer from 1 to 500");
+    CHECK(refusal_of("T5 small", {{"num_decoder_layers", 2}}) == "none");
+}
+
 TEST_CASE("a null is not a missing key: Mistral 7B v0.3 has no window") {
     CHECK(described(config_of("Mistral 7B v0.3").at("file")).count(LayerKind::full) == 32);
     CHECK(described(config_of("Mistral 7B v0.1").at("file")).count(LayerKind::sliding) == 32);

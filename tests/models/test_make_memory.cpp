@@ -244,6 +244,54 @@ TEST_CASE("what was not compiled in is refused, and so are layers that one membe
     CHECK(refusal_of<Memory>(model_of({})) == "the model has 0 layers, expected 1 to 1000");
 }
 
+TEST_CASE("layers of an encoder go to an EncoderMemory, which has its own limits") {
+    using Self = Cache<Layout>; // positions are added to the decoder's inputs: stored tokens cannot move
+    using Decoder = Hybrid<RunTimePattern, Self, EncoderMemory<Layout>>;
+    LayerDescription own = full_layer();
+    own.rope = {};
+    LayerDescription of_encoder = own;
+    of_encoder.kind = LayerKind::encoder;
+    const RunTimeDescription model = model_of({own, of_encoder, own, of_encoder});
+    constexpr std::int32_t tokens = 10; // of an input, more than a pass of the decoder has
+    const MemoryLimits limits{.attention = {.sequences = 2, .capacity = 8, .batch = 3},
+                              .encoder = CacheLimits{.capacity = tokens, .batch = tokens}};
+    auto memory = make_memory<Decoder>(model, limits).value();
+    CHECK(memory.bytes() == bytes<Decoder>(model, limits).value().data);
+    constexpr std::int64_t cell = 2 * 2 * 16 * sizeof(bf16); // keys and values of two layers
+    CHECK(memory.member<Self>().cells() == 16);
+    CHECK(memory.member<EncoderMemory<Layout>>().cells() == 2 * tokens);
+    CHECK(memory.bytes() == (16 + 2 * tokens) * cell);
+    CHECK(make_memory<Decoder>(model, {.attention = limits.attention}).value().bytes() == 2 * 16 * cell);
+
+    const std::vector<float> input(tokens * 16, 2.0F);
+    auto write = memory.member<EncoderMemory<Layout>>().write(Sequence{1}, Position{0}, tokens);
+    REQUIRE(write);
+    for (const int layer : {0, 1}) write->put(layer, input, input);
+    write->commit();
+    auto pass = memory.begin(Sequence{1}, 3);
+    REQUIRE(pass);
+    int read = 0;
+    for (int layer = 0; layer < memory.layers(); ++layer)
+        pass->visit(layer, [&](auto& each, int index) {
+            if constexpr (requires { each.mark_put(index); }) {
+                const std::vector<float> rows(3 * 16, 1.0F);
+                each.put(index, rows, rows);
+            } else if constexpr (requires { each.history(); }) {
+                CHECK(static_cast<float>(each.keys(index)(tokens - 1, 1, 7)) == 2.0F);
+                ++read;
+            }
+        });
+    CHECK(read == 2);
+    pass->commit();
+
+    own.rope = full_layer().rope;
+    of_encoder.rope = own.rope;
+    CHECK(refusal_of<Decoder>(model_of({own, of_encoder})).starts_with("layer 1 is of an encoder, with rotary pairs"));
+    RunTimeDescription negative = model;
+    negative.input_tokens = -1;
+    CHECK(refusal_of<Decoder>(negative) == "an encoder's inputs have -1 tokens, expected 0 or more");
+}
+
 TEST_CASE("a memory in fewer bits has the bytes of its formats, and refuses heads that they cannot divide") {
     using Small = Cache<StandardV<q8_0, cellar::Rotated<Hadamard<64>, q4_0>>, FullCausal, RopeShift<RunTimePairing>>;
     const MemoryLimits limits{.attention = {.capacity = 8}};

@@ -149,6 +149,22 @@ FILES = {
         "model_type": "lfm2", "conv_L_cache": 3, "full_attn_idxs": [2, 5, 8, 10, 12, 14], "hidden_size": 2048,
         "max_position_embeddings": 128000, "num_attention_heads": 32, "num_hidden_layers": 16,
         "num_key_value_heads": 8, "rope_theta": 1000000.0},
+    "T5 small": {
+        "model_type": "t5", "d_kv": 64, "d_model": 512, "n_positions": 512, "num_heads": 8, "num_layers": 6},
+    "Flan-T5 XL": {
+        "model_type": "t5", "d_kv": 64, "d_model": 2048, "n_positions": 512, "num_decoder_layers": 24, "num_heads": 32,
+        "num_layers": 24},
+    "Whisper tiny": {
+        "model_type": "whisper", "d_model": 384, "decoder_attention_heads": 6, "decoder_layers": 4,
+        "encoder_attention_heads": 6, "encoder_layers": 4, "max_source_positions": 1500, "max_target_positions": 448,
+        "num_hidden_layers": 4},
+    "Whisper large-v3-turbo": {
+        "model_type": "whisper", "d_model": 1280, "decoder_attention_heads": 20, "decoder_layers": 4,
+        "encoder_attention_heads": 20, "encoder_layers": 32, "max_source_positions": 1500, "max_target_positions": 448,
+        "num_hidden_layers": 32},
+    "BART large": {
+        "model_type": "bart", "d_model": 1024, "decoder_attention_heads": 16, "decoder_layers": 12,
+        "encoder_attention_heads": 16, "encoder_layers": 12, "max_position_embeddings": 1024, "num_hidden_layers": 12},
     "Mamba 2 2.7B": {
         "model_type": "mamba2", "conv_kernel": 4, "expand": 2, "head_dim": 64, "hidden_size": 2560, "n_groups": 1,
         "num_heads": 80, "num_hidden_layers": 64, "state_size": 128},

@@ -14,7 +14,8 @@ namespace cellar::models {
 /// What a model stores, from the keys of its config.json, the file of a folder in Hugging Face's format. Keys that are
 /// missing have the values of the model's config class in `transformers`, if a file may leave them out. Knows the
 /// `model_type`s that docs/models.md lists, also as the `text_config` of a model that reads images; prediction layers
-/// for drafts are not described. Refuses other ones, and what contradicts itself.
+/// for drafts are not described. Of an encoder and a decoder, the decoder's layers are described, each as two: the even
+/// ones attend to their own tokens, the odd ones to the encoder's. Refuses other ones, and what contradicts itself.
 inline ModelResult<RunTimeDescription> from_config(const ConfigKeys& keys) {
     const bool nested = keys("text_config.model_type").has_value();
     detail::KeyReader reader{keys, nested ? "text_config." : ""};

@@ -5,6 +5,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/memory_bytes.hpp>
 #include <cellar/cache/cache.hpp>
+#include <cellar/cache/encoder_memory.hpp>
 #include <cellar/element/storage_format.hpp>
 #include <cellar/models/detail/state_extents.hpp>
 #include <cellar/models/memory_limits.hpp>
@@ -26,8 +27,8 @@ namespace cellar::models {
 using MemberLayers = std::vector<LayerDescription>;
 
 /// How a type of memory takes layers of a description: it is defined for every `Cache` whose window is `FullCausal`,
-/// `SlidingWindow` or `ChunkedAttention`, and every `RecurrentMemory`. Specialise it for a memory of your own, with
-/// these static functions:
+/// `SlidingWindow` or `ChunkedAttention`, every `EncoderMemory` and every `RecurrentMemory`. Specialise it for a memory
+/// of your own, with these static functions:
 ///
 /// - `bool takes(const LayerDescription&)`: whether the type can be the memory of such a layer.
 /// - `std::string objection(const MemberLayers&)`: why one object cannot have all these layers, which it takes; a
@@ -81,6 +82,12 @@ inline std::string rotation_objection(const MemberLayers& layers) {
     return {};
 }
 
+inline CacheShape cache_shape(const MemberLayers& layers) {
+    CacheShape shape;
+    for (const LayerDescription& layer : layers) shape.each_layer.push_back(layer.shape);
+    return shape;
+}
+
 template <class Format>
 bool fits_format(int dim) {
     if constexpr (Element<Format>) {
@@ -113,23 +120,40 @@ struct MemberFor<Cache<Layout, Window, Shift, Backend>> {
     }
 
     static MemoryBytes bytes(const MemberLayers& layers, const MemoryLimits& limits) {
-        return Memory::bytes_for(shape(layers), detail::limits_of(WindowFor::kind, limits), window(layers, limits));
+        return Memory::bytes_for(detail::cache_shape(layers), detail::limits_of(WindowFor::kind, limits),
+                                 window(layers, limits));
     }
 
     static Memory make(const MemberLayers& layers, const MemoryLimits& limits) {
         const std::int32_t context = cellar::detail::planned_capacity(limits.attention);
-        return Memory{shape(layers), detail::limits_of(WindowFor::kind, limits), window(layers, limits),
+        return Memory{detail::cache_shape(layers), detail::limits_of(WindowFor::kind, limits), window(layers, limits),
                       detail::ShiftFor<Shift>::make(layers, context)};
     }
 
 private:
-    static CacheShape shape(const MemberLayers& layers) {
-        CacheShape shape;
-        for (const LayerDescription& layer : layers) shape.each_layer.push_back(layer.shape);
-        return shape;
-    }
     static Window window(const MemberLayers& layers, const MemoryLimits& limits) {
         return WindowFor::make(layers.front().window, limits.window);
+    }
+};
+
+template <LayoutPolicy Layout, BackendPolicy Backend>
+struct MemberFor<EncoderMemory<Layout, Backend>> {
+    using Memory = EncoderMemory<Layout, Backend>;
+
+    static bool takes(const LayerDescription& layer) {
+        return layer.kind == LayerKind::encoder && layer.rope.pairing == Pairing::none
+               && detail::fits_format<typename Layout::key_format>(layer.shape.key_dim)
+               && detail::fits_format<typename Layout::value_format>(layer.shape.value_dim);
+    }
+
+    static std::string objection(const MemberLayers&) { return {}; }
+
+    static MemoryBytes bytes(const MemberLayers& layers, const MemoryLimits& limits) {
+        return Memory::bytes_for(detail::cache_shape(layers), detail::limits_of(LayerKind::encoder, limits));
+    }
+
+    static Memory make(const MemberLayers& layers, const MemoryLimits& limits) {
+        return Memory{detail::cache_shape(layers), detail::limits_of(LayerKind::encoder, limits)};
     }
 };
 

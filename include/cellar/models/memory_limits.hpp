@@ -24,6 +24,9 @@ struct MemoryLimits {
     /// as many cells as never become full.
     std::optional<CacheLimits> sliding{};
     std::optional<CacheLimits> chunked{};
+    /// Of an encoder's inputs: the capacity and the cells count their tokens, the batch those that one pass writes.
+    /// Without it, as above.
+    std::optional<CacheLimits> encoder{};
     StateLimits states{};   ///< of recurrent layers
     WindowOptions window{}; ///< of sliding and chunked layers; a retention below a window's width stands for the width
 };
@@ -32,7 +35,9 @@ namespace detail {
 
 /// Those of the layers of a kind with attention.
 constexpr CacheLimits limits_of(LayerKind kind, const MemoryLimits& limits) {
-    const auto& own = kind == LayerKind::sliding ? limits.sliding : limits.chunked;
+    const auto& own = kind == LayerKind::sliding   ? limits.sliding
+                      : kind == LayerKind::encoder ? limits.encoder
+                                                   : limits.chunked;
     if (kind == LayerKind::full) return limits.attention;
     CacheLimits found = own ? *own : limits.attention;
     if (!own) {
@@ -40,7 +45,9 @@ constexpr CacheLimits limits_of(LayerKind kind, const MemoryLimits& limits) {
         found.cells = found.initial_cells = 0;
     }
     found.sequences = limits.attention.sequences;
-    found.batch = cellar::detail::planned_batch(limits.attention);
+    const std::int32_t batch = cellar::detail::planned_batch(limits.attention);
+    const bool writes_more = kind == LayerKind::encoder && own;
+    found.batch = writes_more ? std::max(cellar::detail::planned_batch(*own), batch) : batch;
     return found;
 }
 

@@ -63,6 +63,7 @@ struct RunTimeDescription {
     std::string architecture{};       ///< as the file calls it
     std::int32_t trained_context = 0; ///< tokens; 0: not known
     std::vector<LayerDescription> layers{};
+    std::int32_t input_tokens = 0; ///< of an encoder's input at most; 0: not known, or there is no encoder
 
     /// How many layers are of a kind. O(layers).
     int count(LayerKind kind) const {
@@ -125,6 +126,9 @@ public:
         if (model_.trained_context < 0)
             return cellar::detail::composed(
                 {"the model was trained with ", model_.trained_context, " tokens, expected 0 or more"});
+        if (model_.input_tokens < 0)
+            return cellar::detail::composed(
+                {"an encoder's inputs have ", model_.input_tokens, " tokens, expected 0 or more"});
         for (index_ = 0; index_ < layers; ++index_)
             if (std::string found = of_layer(model_.layers[index_]); !found.empty()) return found;
         return {};

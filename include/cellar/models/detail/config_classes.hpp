@@ -33,6 +33,9 @@ enum class ConfigKind {
     jamba,
     lfm2,
     mamba2,
+    t5,      ///< an encoder, and a decoder that attends to its results
+    whisper, ///< the same, with other keys
+    bart,
 };
 
 struct ConfigClass {
@@ -106,6 +109,9 @@ inline constexpr ConfigClass config_classes[] = {
     {.model_type = "jamba", .kind = ConfigKind::jamba, .pairing = Pairing::none},
     {.model_type = "lfm2", .kind = ConfigKind::lfm2, .base = 1000000.0},
     {.model_type = "mamba2", .kind = ConfigKind::mamba2, .pairing = Pairing::none},
+    {.model_type = "t5", .kind = ConfigKind::t5, .pairing = Pairing::none, .head_dim = 64},
+    {.model_type = "whisper", .kind = ConfigKind::whisper, .pairing = Pairing::none},
+    {.model_type = "bart", .kind = ConfigKind::bart, .pairing = Pairing::none},
 };
 
 /// Null if there is none.

@@ -158,6 +158,7 @@ public:
         if (keys_.flag("use_bidirectional_attention", false))
             keys_.fail(
                 {"the model attends to later tokens ('use_bidirectional_attention'), expected causal attention"});
+        if (has_encoder()) return read_decoder(type);
         RunTimeDescription found{type, keys_.integer("max_position_embeddings", 0, max_tokens, model_.context), {}};
         const std::vector<LayerKind> kinds = read_kinds();
         if (!keys_.error().empty()) return found;
@@ -171,6 +172,38 @@ public:
 private:
     int dimension(const std::string& key, std::optional<int> otherwise = std::nullopt) {
         return keys_.integer(key, 1, max_dim, otherwise);
+    }
+
+    // ---- a decoder that attends to the results of an encoder
+
+    bool has_encoder() const {
+        return model_.kind == ConfigKind::t5 || model_.kind == ConfigKind::whisper || model_.kind == ConfigKind::bart;
+    }
+
+    /// A layer of the decoder stands for two: it attends to its own tokens, and then to the encoder's.
+    RunTimeDescription read_decoder(const std::string& type) {
+        const bool is_t5 = model_.kind == ConfigKind::t5;
+        constexpr int most = max_layers / 2;
+        const char* const count = !is_t5                            ? "decoder_layers"
+                                  : keys_.has("num_decoder_layers") ? "num_decoder_layers"
+                                                                    : "num_layers";
+        const int layers = keys_.integer(count, 1, most);
+        LayerDescription own;
+        own.heads = dimension(is_t5 ? "num_heads" : "decoder_attention_heads");
+        const int dim = is_t5 ? dimension("d_kv", model_.head_dim) : divided("d_model", own.heads);
+        own.shape = {own.heads, dim, dim, -1};
+        own.scale = is_t5 ? 1.0 : 1.0 / std::sqrt(double(dim));
+        LayerDescription of_encoder = own;
+        of_encoder.kind = LayerKind::encoder;
+        RunTimeDescription found{type, 0, {}};
+        if (model_.kind == ConfigKind::whisper) {
+            found.trained_context = keys_.integer("max_target_positions", 0, max_tokens, 448);
+            found.input_tokens = keys_.integer("max_source_positions", 0, max_tokens, 1500);
+        } else if (model_.kind == ConfigKind::bart) {
+            found.trained_context = found.input_tokens = keys_.integer("max_position_embeddings", 0, max_tokens, 1024);
+        }
+        for (int i = 0; i < layers; ++i) found.layers.insert(found.layers.end(), {own, of_encoder});
+        return found;
     }
 
     // ---- which layer is what
@@ -206,6 +239,10 @@ private:
     // If the file does not list them.
     LayerKind kind_by_rule(int layer) {
         switch (model_.kind) {
+        case ConfigKind::t5:
+        case ConfigKind::whisper:
+        case ConfigKind::bart:
+            break;
         case ConfigKind::attention:
             return is_local(layer) ? (model_.windows == Windows::rotated ? LayerKind::chunked : LayerKind::sliding)
                                    : LayerKind::full;
@@ -303,9 +340,12 @@ private:
 
     int head_dim(int heads) {
         if (keys_.has("head_dim") || model_.head_dim != 0) return dimension("head_dim", model_.head_dim);
-        const int hidden = dimension("hidden_size");
+        return divided("hidden_size", heads);
+    }
+    int divided(const std::string& key, int heads) {
+        const int hidden = dimension(key);
         if (hidden % heads != 0)
-            keys_.fail({"'hidden_size' is ", hidden, ", and cannot be divided into ", heads, " heads"});
+            keys_.fail({"'", key, "' is ", hidden, ", and cannot be divided into ", heads, " heads"});
         return std::max(hidden / heads, 1);
     }
 
@@ -377,8 +417,7 @@ private:
         }
         case ConfigKind::lfm2:
             return {{"conv", {convolution("conv_L_cache", 3), dimension("hidden_size")}}};
-        case ConfigKind::attention:
-        case ConfigKind::latent:
+        default:
             break;
         }
         keys_.fail({"a layer is recurrent, expected none in this model_type"});
