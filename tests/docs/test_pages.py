@@ -10,6 +10,7 @@ from pathlib import Path
 
 import cheat_sheet
 import outputs
+import speed_picture
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -82,6 +83,26 @@ class CheatSheet(unittest.TestCase):
     def test_a_call_that_is_gone(self):
         self.expect("the call fold is gone", cheat_sheet.PAGE, r"`cache\.promise\(s, n\)`",
                     "`cache.promise(s, n)`, `fold()`")
+
+
+class SpeedPicture(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = Path(folder.name)
+        for name in (speed_picture.PAGE, speed_picture.PICTURE):
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(PROJECT / name, self.root / name)
+
+    def test_as_it_is(self):
+        self.assertEqual(speed_picture.main([str(self.root)]), 0)
+
+    def test_another_figure(self):
+        page = self.root / speed_picture.PAGE
+        page.write_text(page.read_text().replace("| decode | 4,096 | 2.22 |", "| decode | 4,096 | 2.32 |"))
+        self.assertEqual(speed_picture.main([str(self.root)]), 1)
+        self.assertEqual(speed_picture.main(["--update", str(self.root)]), 0)
+        self.assertIn(">2.32<", (self.root / speed_picture.PICTURE).read_text())
 
 
 if __name__ == "__main__":
