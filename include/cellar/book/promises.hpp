@@ -79,8 +79,12 @@ private:
 
     template <class F>
     void for_each_stored(const Batch& batch, F f) noexcept {
+        if (batch.stored.empty()) {
+            for (const Sequence s : batch.sequences) f(one(s));
+            return;
+        }
         for (std::size_t i = 0; i < batch.sequences.size(); ++i)
-            if (batch.stored.empty() || batch.stored[i] != 0) f(one(batch.sequences[i]));
+            if (batch.stored[i] != 0) f(one(batch.sequences[i]));
     }
 
     std::int32_t sequences_;
