@@ -67,21 +67,27 @@ std::vector<Stored> unmoved(const List& values) {
     return tokens;
 }
 
-/// Random operations on sequences that share prefixes. After each, keys and values are read through the page tables.
+/// Random operations on sequences that share prefixes. After each, all sequences form pages, and keys and values are
+/// read through the page tables. A sequence that is refused has too little room.
 class History {
 public:
-    explicit History(unsigned seed) : random_{seed} {}
+    History(unsigned seed, std::int32_t page, Cell cells)
+        : random_{seed}, page_{page}, cache_{numbers::small, {.sequences = users, .cells = cells, .batch = 64}} {}
 
     void step() {
         const Sequence s{below(users)};
         const int operation = below(10);
         if (operation < 5) append(s, 1 + below(operation == 0 ? 40 : 5));
         if (operation == 5 || operation == 6) fork(s, Sequence{below(users)});
-        if (operation == 7) go_back(s);
+        if (operation == 7) cut(s, below(own(s) + 1), own(s)); // perhaps into a page that it shares
         if (operation == 8) cut(s, 0, own(s));
         if (operation == 9) close_gap(s);
-        check();
+        for (Sequence each{0}; each.value < users; ++each.value) check(each);
+        REQUIRE(audit(cache_) == "");
     }
+
+    int formed() const { return formed_; }
+    int refused() const { return refused_; }
 
 private:
     static constexpr int users = 6;
@@ -91,7 +97,8 @@ private:
     std::vector<Stored>& of(Sequence s) { return tokens_[static_cast<std::size_t>(s.value)]; }
 
     void append(Sequence s, int n) {
-        const numbers::Numbers more = next_tokens(cache_, s, std::min(n, 200 - own(s)), number_);
+        n = std::min({n, 200 - own(s), static_cast<int>(cache_.free_cells())});
+        const numbers::Numbers more = next_tokens(cache_, s, n, number_);
         numbers::feed(cache_, more);
         for (const numbers::Token& t : more) {
             const auto value = static_cast<std::int32_t>(t.x);
@@ -102,46 +109,67 @@ private:
         if (from == to) return;
         const int length = below(own(from) + 1);
         REQUIRE(cache_.copy_prefix(from, to, Position{length}));
-        REQUIRE(cache_.form_pages(to, 16));
         of(to).assign(of(from).begin(), of(from).begin() + length);
     }
     void cut(Sequence s, int from, int to) {
-        REQUIRE(cache_.remove(s, Position{from}, to == own(s) ? to_end : Position{to}));
+        const Result<void> cut = cache_.remove(s, Position{from}, to == own(s) ? to_end : Position{to});
+        if (!cut) { // no room for keys that it shares
+            CHECK(cut.error() == Reason::full);
+            return;
+        }
+        for (auto moved = of(s).begin() + to; moved != of(s).end(); ++moved) moved->key -= to - from;
         of(s).erase(of(s).begin() + from, of(s).begin() + to);
-    }
-    void go_back(Sequence s) { // perhaps into a page that it shares
-        cut(s, below(own(s) + 1), own(s));
-        REQUIRE(cache_.form_pages(s, 16));
     }
     void close_gap(Sequence s) {
         const int from = below(own(s) + 1);
-        const int to = from + below(own(s) - from + 1);
-        for (auto moved = of(s).begin() + to; moved != of(s).end(); ++moved) moved->key -= to - from;
-        cut(s, from, to);
-        REQUIRE(cache_.form_pages(s, 16));
+        cut(s, from, from + below(own(s) - from + 1));
     }
 
-    // In a pass that is dropped, of one more token of each.
-    void check() {
-        numbers::Numbers batch;
-        for (int s = 0; s < users; ++s) batch = batch + next_tokens(cache_, Sequence{s}, 1, number_);
-        auto pass = numbers::begin(cache_, batch);
-        REQUIRE(pass);
-        numbers::put(*pass, cache_.shape(), batch);
-        const auto pages = pass->pages(16);
-        REQUIRE(pages);
-        for (int s = 0; s < users; ++s) {
-            const auto value = static_cast<std::int32_t>(batch[static_cast<std::size_t>(s)].x);
-            std::vector<Stored> expected = of(Sequence{s});
-            expected.push_back({value, value});
-            REQUIRE(read(*pass, *pages, s, 0) == expected);
+    /// Free pages.
+    std::int32_t free_pages() const {
+        std::vector<std::int32_t> used(static_cast<std::size_t>(cache_.cells() / page_) + 1);
+        for (Sequence s{0}; s.value < users; ++s.value)
+            cache_.visit_cells(s, [&](Position, Cell cell, std::int32_t n) {
+                for (std::int32_t i = 0; i < n; ++i) ++used[static_cast<std::size_t>((cell + i) / page_)];
+            });
+        return static_cast<std::int32_t>(std::count(used.begin(), used.end() - 1, 0));
+    }
+
+    void check(Sequence s) {
+        const std::string before = cache_.cells() < 64 * 60 ? numbers::portrait(cache_) : std::string{};
+        const std::int32_t free = free_pages();
+        const Result<void> formed = cache_.form_pages(s, page_);
+        if (!formed) {
+            ++refused_;
+            REQUIRE(formed.error() == Reason::full);
+            REQUIRE(formed.error().sequence == s);
+            REQUIRE(numbers::portrait(cache_) == before);
+            REQUIRE(free < (own(s) + page_ - 1) / page_);
+            return;
         }
+        ++formed_;
+        if (cache_.free_cells() == 0 || (own(s) % page_ == 0 && free_pages() == 0))
+            return; // no page for the next token
+        const numbers::Numbers next = next_tokens(cache_, s, 1, number_);
+        auto pass = numbers::begin(cache_, next); // which is dropped
+        REQUIRE(pass);
+        numbers::put(*pass, cache_.shape(), next);
+        const auto pages = pass->pages(page_);
+        if (!pages && own(s) % page_ == 0 && page_ < 64) return; // the free pages are in blocks that others have begun
+        REQUIRE(pages);
+        std::vector<Stored> expected = of(s);
+        const auto value = static_cast<std::int32_t>(next[0].x);
+        expected.push_back({value, value});
+        REQUIRE(read(*pass, *pages, 0, 0) == expected);
     }
 
     std::mt19937 random_;
-    Pool cache_{numbers::small, {.sequences = users, .cells = 64 * 200, .batch = 64}};
+    std::int32_t page_;
+    Pool cache_;
     std::vector<Stored> tokens_[users];
     int number_ = 0;
+    int formed_ = 0;
+    int refused_ = 0;
 };
 
 } // namespace
@@ -176,14 +204,49 @@ TEST_CASE("after random operations, page tables lead to the keys and values of e
     const char* const seconds = std::getenv("CELLAR_PROPERTY_SECONDS");
     const auto end =
         std::chrono::steady_clock::now() + std::chrono::seconds{seconds == nullptr ? 0 : std::atoi(seconds)};
-    for (unsigned seed = 1; seed <= 3 || std::chrono::steady_clock::now() < end; ++seed) {
+    const auto run = [](unsigned seed, std::int32_t page, Cell cells) {
         CAPTURE(seed);
-        History history{seed};
-        for (int step = 0; step < 300; ++step) {
+        CAPTURE(page);
+        CAPTURE(cells);
+        History history{seed, page, cells};
+        for (int step = 0; step < 100; ++step) {
             CAPTURE(step);
             history.step();
         }
-    }
+        CHECK(history.formed() > 0);
+        if (cells == 64 * 60) CHECK(history.refused() == 0); // each has room for all its pages twice
+        return history.refused();
+    };
+    int refused = 0;
+    for (unsigned seed = 1; seed <= 2 || std::chrono::steady_clock::now() < end; ++seed)
+        for (const std::int32_t page : {16, 64})
+            for (const Cell cells : {64 * 60, 64 * 8 + 5, 64 * 4}) refused += run(seed, page, cells);
+    CHECK(refused > 0);
+}
+
+TEST_CASE("a sequence forms pages in the cells that it leaves, with one free block") {
+    Pool cache{numbers::small, {.sequences = 2, .cells = 64 * 6, .batch = 64 * 6}};
+    int number = 0;
+    const Sequence alice{0};
+    numbers::feed(cache, next_tokens(cache, alice, 64 * 5, number));
+    REQUIRE(cache.remove(alice, Position{10}, Position{13})); // every later token is three cells from its page
+    REQUIRE(cache.promise(alice, 5));
+    REQUIRE(cache.form_pages(alice, 64));
+    CHECK(cache.promised(alice) == 5); // its cells are as many as before
+    const numbers::Numbers next = next_tokens(cache, alice, 1, number);
+    auto pass = numbers::begin(cache, next);
+    REQUIRE(pass);
+    numbers::put(*pass, cache.shape(), next);
+    const auto pages = pass->pages(64);
+    REQUIRE(pages);
+    std::vector<Stored> expected;
+    for (std::int32_t i = 0; i < 64 * 5; ++i)
+        if (i < 10 || i >= 13) expected.push_back({i < 10 ? i : i - 3, i});
+    const auto value = static_cast<std::int32_t>(next[0].x);
+    expected.push_back({value, value});
+    CHECK(read(*pass, *pages, 0, 0) == expected);
+    pass->drop();
+    CHECK(audit(cache) == "");
 }
 
 TEST_CASE("without room for the copies, form_pages refuses and changes nothing") {
@@ -192,12 +255,13 @@ TEST_CASE("without room for the copies, form_pages refuses and changes nothing")
     numbers::feed(cache, next_tokens(cache, Sequence{0}, 70, number)); // begins both blocks
     REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{70}));
     const std::string before = numbers::portrait(cache);
-    const Refusal refused = cache.form_pages(Sequence{1}, 16).error();
+    CHECK(cache.free_cells() == 58); // none of them a page of 64
+    const Refusal refused = cache.form_pages(Sequence{1}, 64).error();
     CHECK(refused == Reason::full);
     CHECK(refused.sequence == Sequence{1});
     CHECK(numbers::portrait(cache) == before);
     REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end));
-    CHECK(cache.form_pages(Sequence{1}, 16)); // they are its own now
+    CHECK(cache.form_pages(Sequence{1}, 64)); // they are its own now
 }
 
 TEST_CASE("a sequence with a gap, or with several tokens at a position, has no pages to form") {

@@ -126,7 +126,7 @@ TEST_CASE("forks of any length have pages") {
     // [fork]
     REQUIRE(cache.copy_prefix(prompt, user, cellar::Position{40}));
     const cellar::Result<void> formed = cache.form_pages(user, page_size); // shares 32 tokens, and copies 8
-    if (!formed) return;                                                   // full: no block is wholly free
+    if (!formed) return;                                                   // full: too few free pages
     // [/fork]
     CHECK(cache.statistics().shared == 32);
     auto pass = cache.begin(BatchBuilder{prompt, cellar::Position{40}}.add(user, cellar::Position{40}));

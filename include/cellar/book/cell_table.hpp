@@ -297,8 +297,8 @@ public:
         if (removal.begin != removal.end) forget(unchecked(removal.sequence), removal.begin, to_end);
     }
 
-    /// Which tokens of s must move so that its cells form pages, to blocks that are wholly free and neighbours. Refuses
-    /// with `no_pages` if positions are missing or repeated, and with `full`.
+    /// Which tokens of s must move so that its cells form pages, and where to. Refuses with `no_pages` if positions are
+    /// missing or repeated, and with `full`.
     Result<PageForming> prepare_pages(Sequence s, std::int32_t size) {
         const PositionRuns& runs = record(s).runs;
         PageForming forming{.sequence = s, .size = size};
@@ -306,30 +306,26 @@ public:
             return Refusal{.reason = Reason::no_pages, .sequence = s};
         BrokenPages{owners(), free(), forming}.find(runs);
         if (forming.pages.empty()) return forming;
-        const auto cells = static_cast<std::int32_t>(forming.pages.size()) * size;
-        const CellRange room = free().find_blocks(cells);
-        if (room.count == 0 || forming.tokens > available_to(s)) return Refusal{.reason = Reason::full, .sequence = s};
-        forming.room = room.first;
-        forming.plan.moves.reserve(static_cast<std::size_t>(forming.tokens));
+        if (!find_rooms(runs, forming)) return Refusal{.reason = Reason::full, .sequence = s};
+        forming.reserve_plans();
         reserve(s, forming.tokens, 2 * std::int64_t{forming.tokens} + 2 * std::ssize(forming.pages) + 2);
         return forming;
     }
-    /// Fills in the plan.
+    /// Fills in the plans.
     void finish_pages(PageForming& forming) noexcept {
         SequenceRecord& r = unchecked(forming.sequence);
-        Cell room = forming.room;
-        for (const Position page : forming.pages) {
+        for (const auto& [page, room, plan] : forming.pages) {
             const Position end = page + forming.size;
             const Position from = std::max(page, r.runs.first());
             const std::int32_t n = std::min(end, r.runs.last() + 1) - from;
-            r.runs.for_each(page, end, [&](Position p, Cell cell, std::int32_t count) {
-                forming.plan.moves.push_back({cell, room + (p - page), count});
+            TrivialList<Move>& moves = forming.plans[static_cast<std::size_t>(plan)].moves;
+            r.runs.for_each(page, end, [&, first = page, to = room](Position p, Cell cell, std::int32_t count) {
+                moves.push_back({cell, to + (p - first), count});
             });
+            promises().take(forming.sequence, n); // before it gets back what the tokens leave
             forget(r, page, end);
             pool_.take({room + (from - page), n});
-            promises().take(forming.sequence, n);
             enter(r, from, room + (from - page), n);
-            room += forming.size;
         }
     }
 
@@ -380,6 +376,32 @@ private:
         removal.reserve(most);
         runs.reserve((removal.copies == 0 ? 1 : most) + 1); // one more for what a schedule kept
         return {};
+    }
+
+    // Finds rooms for all pages. False if there are too few.
+    bool find_rooms(const PositionRuns& runs, PageForming& forming) {
+        PageRooms rooms{free(), cells(), forming.size, std::ssize(forming.pages)};
+        TrivialList<Cell> freed;
+        std::int32_t copies = 0;
+        int plan = 0;
+        for (FormedPage& page : forming.pages) {
+            page.room = rooms.take();
+            if (page.room < 0 && freed.empty()) {
+                freed = rooms.freed();
+                if (freed.empty()) return false;
+                ++plan;
+            }
+            if (page.room < 0) {
+                page.room = freed.back();
+                freed.pop_back();
+            }
+            page.plan = plan;
+            const Position end = page.first + forming.size;
+            copies += count_shared(runs, page.first, end);
+            runs.for_each_word(page.first, end,
+                               [&](std::int64_t at, Word cells) { rooms.give(at, cells & ~owners().shared_in(at)); });
+        }
+        return copies <= available_to(forming.sequence);
     }
 
     // Free cells that s may take.

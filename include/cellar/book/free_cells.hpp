@@ -46,6 +46,8 @@ public:
     }
 
     std::int32_t count() const { return count_; }
+    /// The free cells of word `at`.
+    Word bits(std::int64_t at) const { return word(at); }
     bool contains(Cell cell) const { return (word(cell / 64) >> (cell % 64) & 1) != 0; }
 
     /// The length of the longest free run. O(1), or O(cells / 64) while the tree is out of date.

@@ -125,11 +125,15 @@ public:
         return count;
     }
 
-    /// How many of these cells of word `at` have several owners.
-    std::int32_t shared_word(std::int64_t at, Word cells) const {
+    /// The cells of word `at` that have several owners.
+    Word shared_in(std::int64_t at) const {
         Word any = 0;
         for (std::size_t k = 1; k < reached_; ++k) any |= planes_[k][at];
-        any &= cells;
+        return any;
+    }
+    /// How many of these cells of word `at` have several owners.
+    std::int32_t shared_word(std::int64_t at, Word cells) const {
+        const Word any = shared_in(at) & cells;
         return any == 0 ? 0 : std::popcount(any); // popcount is a function call on plain x86-64
     }
     std::int32_t shared(const CellsOfWords& cells) const {

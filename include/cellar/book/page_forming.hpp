@@ -7,25 +7,109 @@
 #include <cellar/book/free_cells.hpp>
 #include <cellar/book/owner_count.hpp>
 #include <cellar/book/position_runs.hpp>
+#include <cellar/book/words.hpp>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace cellar::detail {
+
+/// A page of a sequence, and where its tokens move to.
+struct FormedPage {
+    Position first; ///< of `size` positions
+    Cell room = 0;  ///< of as many cells
+    int plan = 0;   ///< by which they move
+};
 
 /// Tokens of a sequence that move to pages of its own. A page has `size` positions, the first a multiple of `size`, and
 /// as many cells, in the same order.
 struct PageForming {
     Sequence sequence{};
     std::int32_t size = 1;
-    TrivialList<Position> pages{}; ///< the first positions of those that move
-    Cell room = 0;                 ///< where the first of them will be; the others follow
-    std::int32_t tokens = 0;       ///< of these pages
-    Plan plan{};
+    TrivialList<FormedPage> pages{}; ///< those that move
+    std::int32_t tokens = 0;         ///< of these pages
+    std::vector<Plan> plans{};       ///< to be carried out in this order: later ones use cells that earlier ones free
 
-    /// Where the cells of all these pages end.
-    Cell end() const { return room + static_cast<Cell>(pages.size()) * size; }
+    /// Room for all moves.
+    void reserve_plans() {
+        std::vector<std::size_t> moves(static_cast<std::size_t>(pages.back().plan) + 1);
+        for (const FormedPage& page : pages)
+            moves[static_cast<std::size_t>(page.plan)] += static_cast<std::size_t>(size);
+        plans.resize(moves.size());
+        for (std::size_t i = 0; i < plans.size(); ++i) plans[i].moves.reserve(moves[i]);
+    }
+    /// All cells that get tokens lie below.
+    Cell end() const {
+        Cell end = 0;
+        for (const FormedPage& page : pages) end = std::max(end, page.room + size);
+        return end;
+    }
+};
+
+/// Free cells for pages: of wholly free blocks, neighbours if there are enough, then of others; and those that tokens
+/// leave which have moved.
+class PageRooms {
+public:
+    /// For so many pages.
+    PageRooms(const FreeCells& free, Cell cells, std::int32_t size, std::int64_t pages)
+        : free_{free},
+          blocks_{word_of(cells)},
+          size_{size},
+          page_{bit_range(0, size)},
+          at_{word_of(free.find_blocks(static_cast<std::int32_t>(size * pages)).first)} {}
+
+    /// The first cell of a page that was free from the beginning, each once; -1 if there are no more. O(1) amortised,
+    /// but for O(cells / 64) in all.
+    Cell take() {
+        for (; phase_ < 2; ++phase_, at_ = place_ = 0)
+            for (; at_ < blocks_; ++at_, place_ = 0) {
+                const Word bits = free_.bits(at_);
+                if ((bits == ~Word{0}) != (phase_ == 0)) continue;
+                for (; place_ < word_bits; place_ += size_)
+                    if (is_page(bits, place_))
+                        return static_cast<Cell>(at_ * word_bits + std::exchange(place_, place_ + size_));
+            }
+        return -1;
+    }
+
+    /// These cells will be free. O(log words given, or more if they are in descending order). May throw.
+    void give(std::int64_t at, Word cells) {
+        Given* given = std::lower_bound(given_.begin(), given_.end(), at,
+                                        [](const Given& g, std::int64_t word) { return g.at < word; });
+        if (given == given_.end() || given->at != at) {
+            const auto place = given - given_.begin();
+            given_.insert(given, {at, free_.bits(at)});
+            given = given_.begin() + place;
+        }
+        const Word before = std::exchange(given->free, given->free | cells);
+        for (std::int64_t place = 0; place < word_bits && at < blocks_; place += size_)
+            if (!is_page(before, place) && is_page(given->free, place))
+                freed_.push_back(static_cast<Cell>(at * word_bits + place));
+    }
+
+    /// The first cells of pages that were given as a whole, since the last call.
+    TrivialList<Cell> freed() { return std::exchange(freed_, {}); }
+
+private:
+    struct Given {
+        std::int64_t at;
+        Word free; ///< once all moves are done, if nothing moves here
+    };
+
+    bool is_page(Word bits, std::int64_t place) const { return (bits >> place & page_) == page_; }
+
+    const FreeCells& free_;
+    std::int64_t blocks_; // of 64 cells each
+    std::int32_t size_;
+    Word page_;
+    std::int64_t at_;
+    std::int64_t place_ = 0;
+    int phase_ = 0; // 0: wholly free blocks; 1: others
+    TrivialList<Given> given_;
+    TrivialList<Cell> freed_;
 };
 
 /// Which pages of a sequence without gaps do not form.
@@ -68,7 +152,7 @@ private:
 
     void close() {
         if (forms_) return;
-        forming_.pages.push_back(Position{page_});
+        forming_.pages.push_back({.first = Position{page_}});
         forming_.tokens += tokens_;
     }
 

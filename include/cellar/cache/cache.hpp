@@ -290,7 +290,8 @@ public:
     ///
     /// `page_size` divides 64, which is a violation otherwise. Later tokens of s keep to pages under
     /// `Placement::blocks`, as long as there are wholly free blocks. Refuses with `no_pages` if s has gaps, or several
-    /// tokens at a position, and with `full` if there are too few wholly free blocks, or these are promised to others.
+    /// tokens at a position, and with `full` if too few cells are free or they are promised to others, or too few of
+    /// them are whole pages; pages that its own tokens leave count. Names s.
     /// O(runs + pages of s). Throws `std::bad_alloc`, with nothing changed.
     Result<void> form_pages(Sequence s, std::int32_t page_size, Where where = Where::current()) {
         return detail::perform(*this, op::FormPages{s, page_size}, where);
@@ -600,17 +601,19 @@ auto Cache<Layout, Window, Shift, Backend>::prepare(const op::FormPages& pages) 
     auto forming = state().book.table().prepare_pages(pages.sequence, pages.page_size);
     if (!forming || forming->pages.empty()) return forming;
     state().allocate_below(forming->end());
-    state().reserve_plan(forming->tokens, 0);
+    state().reserve_plan(forming->tokens, 0, forming->plans.size());
     return forming;
 }
 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
 void Cache<Layout, Window, Shift, Backend>::finish(detail::PageForming&& forming) noexcept {
     state().book.table().finish_pages(forming);
-    if constexpr (holds_data) {
-        state().carry_out(forming.plan);
-    } else {
-        state().hand_over(forming.plan);
+    for (Plan& plan : forming.plans) {
+        if constexpr (holds_data) {
+            state().carry_out(plan);
+        } else {
+            state().hand_over(plan);
+        }
     }
 }
 

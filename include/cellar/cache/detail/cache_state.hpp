@@ -371,11 +371,12 @@ struct CacheState {
 
     void expect_no_pass(const char* operation) const { detail::expect_no_pass(operation, pass.open); }
 
-    /// Room for what the backend needs to move and to rotate that many cells in every layer. May throw, with nothing
-    /// changed.
-    void reserve_plan(std::int64_t moved, std::int64_t rotated) {
+    /// Room for what the backend needs to move and to rotate that many cells in every layer, by as many plans. May
+    /// throw, with nothing changed.
+    void reserve_plan(std::int64_t moved, std::int64_t rotated, std::size_t count = 1) {
         if constexpr (HoldsNoData<Backend>) {
-            if (moved + rotated != 0 && plans.size() == plans.capacity()) plans.reserve(2 * plans.size() + 1);
+            if (moved + rotated != 0 && plans.size() + count > plans.capacity())
+                plans.reserve(2 * plans.size() + count);
         } else if constexpr (ReservesPlans<Backend>) {
             if (moved != 0) backend.reserve_moves(moved);
             if constexpr (rotates_keys<Shift>)
