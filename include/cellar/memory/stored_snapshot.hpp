@@ -85,8 +85,10 @@ struct StoredArray {
     }
     template <class Find>
     void set_host_rows(Find find) {
-        rows = std::make_shared<HostRows<Find>>(row_bytes(), std::move(find));
+        set_rows(new HostRows<Find>{row_bytes(), std::move(find)});
     }
+    /// Takes over `stream`. (std::make_shared would be compiled again for each type of stream: some sixty functions.)
+    void set_rows(RowStream* stream) { rows = std::unique_ptr<RowStream>{stream}; }
     /// The rows of an array whose rows are contiguous on the host.
     std::span<std::byte> on_host() const {
         std::span<std::byte> all;

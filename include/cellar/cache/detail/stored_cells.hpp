@@ -136,7 +136,7 @@ private:
         for (Store& store : state_.stores)
             for_each_plane(store, Store::planes(), [&]<class Plane>(Plane& plane) {
                 using Stream = CellStream<typename State::Backend, Plane>;
-                arrays[first++].rows = std::make_shared<Stream>(state_.backend, plane, positions);
+                arrays[first++].set_rows(new Stream{state_.backend, plane, positions});
             });
     }
     void set_offloaded_rows(Rows& rows, std::vector<StoredArray>& arrays, std::size_t first) {
@@ -151,9 +151,8 @@ private:
             auto& backend = state_.backend;
             StoredArray& array = arrays[first++];
             if (!block.is_on_host()) {
-                array.rows =
-                    std::make_shared<OffloadedStream<Block, typename State::Backend>>(block, backend, begin, row);
-                return;
+                using Stream = OffloadedStream<Block, typename State::Backend>;
+                return array.set_rows(new Stream{block, backend, begin, row});
             }
             array.set_host_rows([&block, &backend, begin] {
                 backend.fence(); // work may still write to it
