@@ -272,8 +272,8 @@ TEST_CASE("anything that JSON can hold is refused or read, and never ends the pr
     for (const json& model : configs()) {
         for (const char* const of : {"file", "written"}) {
             for (const auto& [key, old] : model.at(of).items()) {
+                json changed = model.at(of);
                 for (const json& value : values) {
-                    json changed = model.at(of);
                     changed[key] = value;
                     const auto found = from_config(changed);
                     if (found) CHECK(check(*found));
