@@ -275,6 +275,52 @@ TEST_CASE("a removal after which a sequence could not go on is refused, and noth
     CHECK(context.snapshot(Sequence{0}));
 }
 
+TEST_CASE("the way back of a context is that of one cache, and refused where it is") {
+    using Windowed = Cache<StandardV<float>, SlidingWindow<8>, DisabledShift, HostBackend>;
+    Pair<Windowed> pair{{.capacity = 512, .batch = 100}, SlidingWindow<8>{{.retention = 50}}, {}};
+    const Sequence s{0};
+    REQUIRE(pair.run(BatchBuilder{s, Position{0}, 100}, true));
+    REQUIRE(pair.run(BatchBuilder{s, Position{100}, 50}, true));
+    for (const int to : {149, 130, 151, 20, 130, 108, 0}) {
+        CAPTURE(to);
+        const auto many = pair.context.rewind(s, Position{to});
+        const auto one = pair.single.rewind(s, Position{to});
+        REQUIRE(many.has_value() == one.has_value());
+        if (!one) {
+            CHECK(many.error() == one.error().reason);
+            CHECK(many.error().refusal.expected == one.error().expected);
+        }
+        pair.compare();
+    }
+    REQUIRE(pair.run(BatchBuilder{s, Position{0}, 100}, true));
+    pair.compare();
+}
+
+TEST_CASE("a promise of a context sets cells aside on the ranks that will need them") {
+    Context context = context_of(64 + 36);
+    append(context, Sequence{0}, 64 * ranks() - 10);
+    REQUIRE(context.promise(Sequence{0}, 10 + 20)); // the last rank stores 10, rank 0 stores 20
+    const bool is_last = rank() == ranks() - 1;
+    CHECK(context.cache().promised(Sequence{0}) == (is_last ? 10 : 0) + (rank() == 0 ? 20 : 0));
+    const auto refused = context.begin(BatchBuilder{Sequence{1}, Position{0}, 17}); // 16 are left on rank 0
+    REQUIRE(!refused);
+    CHECK(refused.error() == Reason::full);
+    CHECK(refused.error().rank == 0);
+    const auto too_much = context.promise(Sequence{1}, 64);
+    REQUIRE(!too_much);
+    CHECK(too_much.error() == Reason::full);
+    CHECK(context.cache().promised(Sequence{1}) == 0);
+    append(context, Sequence{1}, 16);
+    append(context, Sequence{0}, 30); // as promised
+    CHECK(context.cache().promised(Sequence{0}) == 0);
+    REQUIRE(context.rewind(Sequence{0}, Position{64 * ranks()})); // rank 0 keeps its first 64
+    CHECK(context.cache().promised(Sequence{0}) == (rank() == 0 ? 20 : 0));
+    REQUIRE(context.rewind(Sequence{0}, Position{30})); // other ranks have none of its tokens left
+    CHECK(context.cache().promised(Sequence{0}) == (is_last ? 10 : 0) + (rank() == 0 ? 20 : 0));
+    REQUIRE(context.rewind(Sequence{0}, Position{0}));
+    CHECK(context.cache().promised(Sequence{0}) == 0);
+}
+
 TEST_CASE("a silent rank is named, and what the others store stays as it is") {
     const int silent = ranks() - 1;
     const auto query_row = static_cast<std::size_t>(Heads{}.kv * Heads{}.group * Heads{}.key_dim);

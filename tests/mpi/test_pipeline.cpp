@@ -144,6 +144,29 @@ TEST_CASE("what the first stage does, all stages do") {
     CHECK(same_on_all(contents(stage.memory())));
 }
 
+TEST_CASE("the way back, promises and pages are those of all stages") {
+    Communicator comm{MPI_COMM_WORLD};
+    Stage stage{comm, keys(comm)};
+    if (stage.is_first()) {
+        add(stage, alice, 20);
+        CHECK(stage.rewind(alice, Position{21}).error() == Reason::not_next); // sent to nobody
+        CHECK(stage.rewind(alice, Position{15}));
+        CHECK(stage.promise(bob, 10));
+        CHECK(stage.promise(alice, 100'000)); // what its window keeps, and a batch
+        CHECK(stage.promise(bob, 100'000).error() == Reason::full);
+        CHECK(stage.copy_prefix(alice, bob, Position{11}));
+        CHECK(stage.form_pages(bob, 4)); // copies three tokens
+        add(stage, bob, 3);
+        stage.end();
+    } else {
+        CHECK(follow(stage) == 2);
+    }
+    CHECK(stage.next(alice) == Position{15});
+    CHECK(stage.next(bob) == Position{14});
+    CHECK(stage.memory().promised(bob) == 4);
+    CHECK(same_on_all(contents(stage.memory())));
+}
+
 TEST_CASE("batches arrive with the ids of their tokens") {
     Communicator comm{MPI_COMM_WORLD};
     Stage stage{comm, keys(comm)};

@@ -3,6 +3,7 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/batch_builder.hpp>
+#include <cellar/base/consecutive.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/guards.hpp>
@@ -44,7 +45,7 @@ struct ContextOptions {
 ///
 /// All ranks make the same calls, with the same arguments. Positions are those of `Positions::consecutive`. What one
 /// rank refuses is refused on all, with the same error, and nothing changes on any: `begin`, `copy_prefix`, `remove`,
-/// `snapshot` and `restore` send one small message to every rank for that. They also compare a hash of all calls so
+/// `rewind`, `promise`, `snapshot` and `restore` send one small message to every rank for that. They also compare a hash of all calls so
 /// far, and fail with `MpiReason::differs` if a rank has made other ones. `commit` and functions that change nothing
 /// send nothing.
 ///
@@ -108,7 +109,7 @@ public:
     MpiResult<void> remove(Sequence s, Position begin, Position end,
                            const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        return remove_on_all({s, begin, end});
+        return remove_on_all(op::Remove{s, begin, end});
     }
     /// The same, where later keys are rotated back by `rotate_by` positions; see `Cache::remove`.
     MpiResult<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
@@ -117,7 +118,46 @@ public:
             requires(Cache & c) { c.remove(s, begin, end, rotate_by); },
             "remove: the shift of this cache rotates no keys");
         const detail::Caller caller{where};
-        return remove_on_all({s, begin, end, rotate_by});
+        return remove_on_all(op::Remove{s, begin, end, rotate_by});
+    }
+
+    /// The way back: s goes on at position `to`. Refuses as `Cache::rewind` does.
+    MpiResult<void> rewind(Sequence s, Position to,
+                           const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        CELLAR_EXPECTS(to.value >= 0, "rewind: position ", to, ", expected 0 or more");
+        expect_no_pass("rewind");
+        const detail::KeptPositions& kept = state().kept(s);
+        Result<void> can;
+        if (to > kept.end()) {
+            can = detail::not_next(s, kept.end());
+        } else if (!detail::can_resume_with(cache().window(), kept, to)) {
+            can = Refusal{.reason = Reason::cannot_resume, .sequence = s};
+        }
+        return remove_on_all({s, to, to_end}, detail::call_of(op::Rewind{s, to}), can);
+    }
+
+    /// Sets cells aside on each rank for those of the next `tokens` tokens of s that it will store, in place of an
+    /// earlier promise: see `Cache::promise`. Refuses with `full` if one rank has too few. A removal that closes a gap
+    /// moves the positions to come, and so the ranks that will store them: promise again then.
+    MpiResult<void> promise(Sequence s, std::int32_t tokens,
+                            const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        CELLAR_EXPECTS(tokens >= 0, "promise: ", tokens, " tokens, expected 0 or more");
+        expect_no_pass("promise");
+        State& all = state();
+        const op::Promise own{s, all.stored_from(all.kept(s).end(), tokens)};
+        auto prepared = prepare_on_all(detail::call_of(op::Promise{s, tokens}), [&] { return all.cache.prepare(own); });
+        if (!prepared) return prepared.error();
+        all.cache.finish(*std::move(prepared));
+        return {};
+    }
+
+    /// Does not compile: a rank has blocks of positions with gaps between them, and `ReadPass::pages` wants none.
+    template <class... Arguments>
+    void form_pages(const Arguments&...) {
+        static_assert(sizeof...(Arguments) > 99, "ContextParallel: the part of a rank has gaps, expected kernels that "
+                                                 "take lists of cells");
     }
 
     /// What a sequence has, on all ranks. No data moves. Refuses with `cannot_resume` if the sequence cannot go on from
@@ -243,17 +283,28 @@ private:
 
     MpiResult<void> remove_on_all(const op::Remove& remove) {
         expect_no_pass("remove");
-        State& s = state();
-        detail::KeptPositions after = s.kept(remove.sequence);
+        detail::KeptPositions after = state().kept(remove.sequence);
         const Position before = after.end();
         after.remove(remove.begin, remove.end);
-        const bool goes_on = after.end() == before || detail::can_resume_with(s.cache.window(), after, after.end());
-        auto prepared = prepare_on_all(detail::call_of(remove), [&]() -> decltype(s.cache.prepare(remove)) {
+        Result<void> can;
+        if (after.end() != before && !detail::can_resume_with(cache().window(), after, after.end()))
+            can = Refusal{.reason = Reason::cannot_resume, .sequence = remove.sequence};
+        return remove_on_all(remove, detail::call_of(remove), can);
+    }
+    // `can`: what all ranks refuse, unless this one refuses for a reason of its own.
+    MpiResult<void> remove_on_all(const op::Remove& remove, const detail::JointCall& call, const Result<void>& can) {
+        State& s = state();
+        detail::KeptPositions after = s.kept(remove.sequence);
+        const bool had_tokens = after.has_tokens();
+        after.remove(remove.begin, remove.end);
+        auto prepared = prepare_on_all(call, [&]() -> decltype(s.cache.prepare(remove)) {
             auto found = s.cache.prepare(remove);
-            if (found && !goes_on) return Refusal{.reason = Reason::cannot_resume, .sequence = remove.sequence};
+            if (found && !can) return can.error();
             return found;
         });
         if (!prepared) return prepared.error();
+        // A promise ends with the last token of all ranks, not with that of one.
+        prepared->empties = remove.begin < remove.end && !after.has_tokens() && (had_tokens || remove.begin.value == 0);
         s.cache.finish(*std::move(prepared));
         s.kept(remove.sequence) = after;
         return {};

@@ -179,6 +179,22 @@ public:
         return perform("remove", op::Remove{s, begin, end, by}, where);
     }
     /// First stage only. As the memory's own.
+    Result<void>
+    rewind(Sequence s, Position to,
+           const std::source_location& where = std::source_location::current()) requires(Performs<M, op::Rewind>) {
+        return perform("rewind", op::Rewind{s, to}, where);
+    }
+    /// First stage only. As the memory's own; one without cells ignores it.
+    Result<void> promise(Sequence s, std::int32_t tokens,
+                         const std::source_location& where = std::source_location::current()) {
+        return perform("promise", op::Promise{s, tokens}, where);
+    }
+    /// First stage only. As the memory's own; one without cells ignores it.
+    Result<void> form_pages(Sequence s, std::int32_t page_size,
+                            const std::source_location& where = std::source_location::current()) {
+        return perform("form_pages", op::FormPages{s, page_size}, where);
+    }
+    /// First stage only. As the memory's own.
     Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
         return perform("schedule", op::Schedule{s, p}, where);
     }
@@ -214,32 +230,13 @@ public:
         line_->expect_no_pass("begin_received");
         while (true) {
             const Message received = line_->receive([&](std::size_t rest) { shared_.reserve_message(rest); });
-            const auto& [a, b, c, d] = received.call.arguments;
-            switch (received.call.operation) {
-            case Operation::begin: {
-                if (!shared_.assign_message(received.rest)) line_->fail_malformed();
-                if (auto prepared = follow(received, op::Begin{shared_})) return open(**std::move(prepared));
-                break;
+            if (received.call.operation == Operation::end) return std::nullopt;
+            if (received.call.operation != Operation::begin) {
+                carry_out(received);
+                continue;
             }
-            case Operation::copy_prefix:
-                carry_out(received, op::CopyPrefix{Sequence{a}, Sequence{b}, Position{c}});
-                break;
-            case Operation::remove:
-                carry_out(received, received.call.count == 3
-                                        ? op::Remove{Sequence{a}, Position{b}, Position{c}}
-                                        : op::Remove{Sequence{a}, Position{b}, Position{c}, RotateBy{d}});
-                break;
-            case Operation::schedule:
-                carry_out(received, op::Schedule{Sequence{a}, Position{b}});
-                break;
-            case Operation::unschedule:
-                carry_out(received, op::Unschedule{Sequence{a}, Position{b}});
-                break;
-            case Operation::end:
-                return std::nullopt;
-            default:
-                line_->fail_malformed();
-            }
+            if (!shared_.assign_message(received.rest)) line_->fail_malformed();
+            if (auto prepared = follow(received, op::Begin{shared_})) return open(**std::move(prepared));
         }
     }
     /// In the other stages: the batch of the open pass, with the ids of its tokens. Valid until the next pass.
@@ -273,6 +270,32 @@ private:
         const detail::Caller caller{where};
         expect_first(name);
         return finish<Operation>(decide(operation, [&] { return Message{.call = detail::call_of(operation)}; }));
+    }
+    // In the other stages: what is no pass.
+    void carry_out(const Message& received) {
+        const auto& [a, b, c, d] = received.call.arguments;
+        switch (received.call.operation) {
+        case Operation::copy_prefix:
+            return carry_out(received, op::CopyPrefix{Sequence{a}, Sequence{b}, Position{c}});
+        case Operation::remove:
+            return carry_out(received, received.call.count == 3
+                                           ? op::Remove{Sequence{a}, Position{b}, Position{c}}
+                                           : op::Remove{Sequence{a}, Position{b}, Position{c}, RotateBy{d}});
+        case Operation::rewind:
+            if constexpr (Performs<M, op::Rewind>) return carry_out(received, op::Rewind{Sequence{a}, Position{b}});
+            break;
+        case Operation::promise:
+            return carry_out(received, op::Promise{Sequence{a}, b});
+        case Operation::form_pages:
+            return carry_out(received, op::FormPages{Sequence{a}, b});
+        case Operation::schedule:
+            return carry_out(received, op::Schedule{Sequence{a}, Position{b}});
+        case Operation::unschedule:
+            return carry_out(received, op::Unschedule{Sequence{a}, Position{b}});
+        default:
+            break;
+        }
+        line_->fail_malformed();
     }
     template <class Operation>
     void carry_out(const Message& received, const Operation& operation) {

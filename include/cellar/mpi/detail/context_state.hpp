@@ -67,6 +67,16 @@ struct ContextState {
 
     int rank_of(Position p) const { return p.value / block % comm.size(); }
 
+    /// How many of `tokens` positions from p on this rank stores.
+    std::int32_t stored_from(Position p, std::int32_t tokens) const {
+        const std::int64_t turn = std::int64_t{block} * comm.size();
+        const auto stored_below = [&](std::int64_t end) {
+            return end / turn * block
+                   + std::clamp(end % turn - std::int64_t{block} * comm.rank(), std::int64_t{0}, std::int64_t{block});
+        };
+        return static_cast<std::int32_t>(stored_below(std::int64_t{p.value} + tokens) - stored_below(p.value));
+    }
+
     /// Checks whether each sequence goes on from its last token and everything that it sees is kept, by all ranks
     /// together. The batch was checked.
     Result<void> check(const Batch& batch) {

@@ -15,6 +15,8 @@ public:
     /// The position of the next token.
     Position end() const { return end_; }
     bool empty() const { return end_ == Position{0}; }
+    /// False for a sequence that was cut where the window had forgotten all before, too.
+    bool has_tokens() const { return has_gap() ? head_ > Position{0} || from_ < end_ : end_ > Position{0}; }
 
     bool covers(Position begin, Position end) const {
         return end <= begin || end <= covered_to() || (from_ <= begin && end <= end_);
