@@ -45,9 +45,9 @@ struct ContextOptions {
 ///
 /// All ranks make the same calls, with the same arguments. Positions are those of `Positions::consecutive`. What one
 /// rank refuses is refused on all, with the same error, and nothing changes on any: `begin`, `copy_prefix`, `remove`,
-/// `rewind`, `promise`, `snapshot` and `restore` send one small message to every rank for that. They also compare a hash of all calls so
-/// far, and fail with `MpiReason::differs` if a rank has made other ones. `commit` and functions that change nothing
-/// send nothing.
+/// `rewind`, `promise`, `snapshot` and `restore` send one small message to every rank for that. They also compare a
+/// hash of all calls so far, and fail with `MpiReason::differs` if a rank has made other ones. `commit` and functions
+/// that change nothing send nothing.
 ///
 /// If a rank is dead or silent for `ContextOptions::time_limit`, the error names it (`timed_out`, or `lost` if MPI
 /// knows that it has died). From then on every operation returns that error, and what this rank stores stays as it is.
