@@ -28,7 +28,7 @@ public:
         return {};
     }
     void copy_prefix(Sequence from, Sequence to, Position end) {
-        prepare_copy_prefix(from, to, end);
+        prepare_copy_prefix(from, to, end).value();
         finish_copy_prefix(from, to, end);
     }
     Result<Plan> remove(Sequence s, Position begin, Position end, detail::MovedKeys keys) {

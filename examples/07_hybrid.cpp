@@ -110,7 +110,8 @@ int main() {
 
     const auto refused = memory.begin(cellar::BatchBuilder{alice, cellar::Position{7}, 8});
     expect(refused.error() == cellar::Reason::full && refused.error().member == 1);
-    expect(cellar::to_string(refused.error()) == "member 1: full: fewer cells are free than the operation needs");
+    expect(cellar::to_string(refused.error())
+           == "member 1: full: fewer cells are free than the operation needs; needs 8, has 6");
     // [/refusals]
     expect(feed(memory, cellar::BatchBuilder{alice, cellar::Position{7}}, {10}));
     expect(sum(memory, alice) == 38);

@@ -306,7 +306,7 @@ TEST_CASE("by blocks, sequences get the cells of the rule, whatever they do") {
             if (choice == 0) {
                 const Sequence to{random(0, sequences - 1)};
                 const int shared = random(0, 1) == 0 ? length : random(0, length);
-                book.prepare_copy_prefix(s, to, Position{shared});
+                book.prepare_copy_prefix(s, to, Position{shared}).value();
                 book.finish_copy_prefix(s, to, Position{shared});
                 const std::vector<Cell> prefix{own.begin(), own.begin() + shared};
                 if (s != to) model.sequences[static_cast<std::size_t>(to.value)] = prefix;

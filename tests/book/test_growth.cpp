@@ -85,7 +85,7 @@ TEST_CASE("a book that planned no memory agrees with one that planned all of it"
                 const Sequence to{random(0, sequences - 1)};
                 const int length = random(0, complete.next(s).value);
                 both([&](Book& b) {
-                    b.prepare_copy_prefix(s, to, Position{length});
+                    b.prepare_copy_prefix(s, to, Position{length}).value();
                     b.finish_copy_prefix(s, to, Position{length});
                 });
             } else if (choice == 1) {

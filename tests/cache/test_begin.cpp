@@ -204,7 +204,11 @@ TEST_CASE("a refused begin changes nothing") {
     const std::string before = numbers::portrait(cache);
     CHECK(numbers::begin(cache, prompt(0, 2, {4, 5, 6, 7})).error() == Reason::full);
     CHECK(numbers::portrait(cache) == before);
-    CHECK(numbers::begin(cache, prompt(0, 2, {4, 5, 6, 7, 8, 9})).error() == Reason::batch_too_long);
+    const auto too_long = numbers::begin(cache, prompt(0, 2, {4, 5, 6, 7, 8, 9}));
+    REQUIRE_FALSE(too_long);
+    CHECK(too_long.error() == Reason::batch_too_long);
+    CHECK(too_long.error().needed == 6);
+    CHECK(too_long.error().available == cache.limits().batch);
     CHECK(numbers::portrait(cache) == before);
     feed(cache, prompt(0, 2, {4, 5, 6}));
     CHECK(numbers::begin(cache, prompt(0, 5, {7})).error() == Reason::full);

@@ -80,6 +80,28 @@ TEST_CASE("a copy has only the tokens that a window has kept") {
     CHECK(values(cache, 1) == Values{3, 4, 6});
 }
 
+TEST_CASE("a copy that could not go on is refused, and nothing changes") {
+    numbers::Cache<SlidingWindow<3>> cache{numbers::small, {.sequences = 2, .capacity = 30, .batch = 12}};
+    feed(cache, prompt(0, 0, Values(10)) + prompt(1, 0, {1, 2})); // keeps 6 to 9
+    const std::string before = numbers::portrait(cache);
+    for (const int end : {1, 5, 7}) {
+        const auto refused = cache.copy_prefix(Sequence{0}, Sequence{1}, Position{end});
+        REQUIRE_FALSE(refused);
+        CHECK(refused.error() == Refusal{.reason = Reason::cannot_resume, .sequence = Sequence{0}});
+        CHECK(numbers::portrait(cache) == before);
+        CHECK(cache.next(Sequence{1}) == Position{2});
+    }
+    CHECK(cache.copy_prefix(Sequence{0}, Sequence{0}, Position{5})); // nothing happens
+    for (const Position end : {Position{0}, Position{8}, Position{9}, Position{10}, to_end}) {
+        REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, end));
+        CHECK(cache.begin(Sequence{1}, 1)); // and dropped
+    }
+    numbers::Cache<SlidingWindow<3>> any{numbers::small,
+                                         {.sequences = 2, .capacity = 30, .batch = 12, .positions = Positions::any}};
+    feed(any, prompt(0, 0, Values(10)));
+    CHECK(any.copy_prefix(Sequence{0}, Sequence{1}, Position{7}));
+}
+
 TEST_CASE("invalid copies are violations") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 6, .batch = 6}};
     CHECK(violation_of([&] { (void)cache.copy_prefix(Sequence{0}, Sequence{2}, Position{1}); })

@@ -105,7 +105,11 @@ TEST_CASE("without room for the rows, a snapshot is neither restored nor reloade
     feed(cache, prompt(2, 0, {15, 16, 17, 18, 19}));
     REQUIRE(cache.statistics().free == 5);
     const std::string before = numbers::portrait(cache);
-    CHECK(cache.reload(snapshot).error() == Refusal{.reason = Reason::full});
+    const auto no_room = cache.reload(snapshot);
+    REQUIRE_FALSE(no_room);
+    CHECK(no_room.error() == Refusal{.reason = Reason::full});
+    CHECK(no_room.error().needed == 6);
+    CHECK(no_room.error().available == 5);
     CHECK(cache.restore(Sequence{2}, snapshot, Position{6}).has_value()); // the cells that sequence 2 gives up count
     CHECK(values(cache, 2) == Values{1, 2, 3, 4, 5, 6});
     REQUIRE(cache.copy_prefix(Sequence{1}, Sequence{2}, Position{8}));

@@ -84,13 +84,9 @@ TEST_CASE("a token that would see positions that are not kept is refused") {
     feed(cache, prompt(0, 0, Values(12)) + prompt(1, 0, {1}));
     CHECK(cache.remove(Sequence{0}, Position{2}, Position{9}).error()
           == Refusal{.reason = Reason::cannot_resume, .sequence = Sequence{0}}); // of 3 to 11, 3 would be left
-    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{2}, Position{9}));           // 3 to 8
-    CHECK_FALSE(cache.can_resume(Sequence{2}, cache.next(Sequence{2})));
-    const Refusal expected{.reason = Reason::cannot_resume, .sequence = Sequence{2}};
-    CHECK(refused(cache, prompt(2, 9, {1})) == expected);
-    CHECK(refused(cache, prompt(1, 1, {1}) + prompt(2, 9, {1})) == expected);
-    CHECK(to_string(expected) == "cannot resume: the next token would see positions that are not kept; sequence 2");
-    REQUIRE(cache.remove(Sequence{2}, Position{0}, to_end));
+    const Refusal expected{.reason = Reason::cannot_resume, .sequence = Sequence{0}};
+    CHECK(cache.copy_prefix(Sequence{0}, Sequence{2}, Position{9}).error() == expected); // of 2 to 8, 3 to 8 are kept
+    CHECK(to_string(expected) == "cannot resume: the next token would see positions that are not kept; sequence 0");
     feed(cache, prompt(2, 0, {1, 2}));
 }
 

@@ -144,7 +144,11 @@ TEST_CASE("begin refuses a batch with full if and only if it needs more cells th
     const BatchBuilder is_too_long{bob, Position{0}, 4};
     CHECK(cache.cells_needed(fits) == 3);
     CHECK(cache.cells_needed(is_too_long) == 4);
-    CHECK(cache.begin(is_too_long).error() == Reason::full);
+    const auto refused = cache.begin(is_too_long);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error() == Reason::full);
+    CHECK(refused.error().needed == 4);
+    CHECK(refused.error().available == 3);
     CHECK(cache.begin(fits));
     CHECK(cache.free_cells() == 3); // the pass was dropped
 }
@@ -195,7 +199,9 @@ TEST_CASE("a promise that is refused changes nothing") {
     const std::string before = numbers::portrait(cache);
     CHECK(cache.promise(alice, 6).error() == Reason::full);
     CHECK(cache.promise(alice, 6).error().sequence == alice);
-    CHECK(cache.promise(bob, 16).error() == Reason::full); // 5 more than it may have
+    CHECK(cache.promise(bob, 16).error() == Reason::full); // 15 are free or its own
+    CHECK(cache.promise(bob, 16).error().needed == 16);
+    CHECK(cache.promise(bob, 16).error().available == 15);
     CHECK(cache.promised(alice) == 0);
     CHECK(cache.promised(bob) == 10);
     CHECK(cache.free_cells() == 5);
@@ -248,7 +254,11 @@ TEST_CASE("a copy of shared cells, and rows that come back, take what was promis
     REQUIRE(cache.copy_prefix(alice, bob, Position{6}));
     REQUIRE(cache.promise(bob, 4));
     REQUIRE(cache.promise(alice, 2));
-    CHECK(cache.remove(alice, Position{0}, Position{2}).error() == Reason::full); // four copies in two cells
+    const auto refused = cache.remove(alice, Position{0}, Position{2}); // four copies in two cells
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error() == Reason::full);
+    CHECK(refused.error().needed == 4);
+    CHECK(refused.error().available == 2);
     REQUIRE(cache.remove(bob, Position{0}, Position{2}));
     CHECK(cache.promised(bob) == 0);
     CHECK(cache.promised(alice) == 2);

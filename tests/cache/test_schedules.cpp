@@ -217,6 +217,22 @@ TEST_CASE("closing a gap forgets at once what only ended schedules kept") {
     CHECK(audit(cache).empty());
 }
 
+TEST_CASE("what only a schedule kept that a removal ends makes room for the copies of that removal") {
+    Sliding cache = sliding({}, 12);
+    REQUIRE(cache.schedule(Sequence{0}, Position{14}));
+    for (int p = 0; p < 20; p += 2) feed(cache, counted(0, p, p + 2));
+    REQUIRE(values(cache, 0) == Values{9, 10, 11, 12, 13, 15, 16, 17, 18, 19});
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, to_end));
+    const numbers::Held shared = numbers::held(cache, 1);
+    REQUIRE(cache.statistics().free == 2);
+    REQUIRE(cache.remove(Sequence{0}, Position{10}, Position{11})); // five keys are shared
+    CHECK(values(cache, 0) == Values{15, 16, 17, 18, 19});
+    CHECK(cache.range(Sequence{0}) == PositionRange{Position{14}, Position{18}});
+    CHECK(numbers::held(cache, 1) == shared);
+    CHECK(cache.statistics().free == 2);
+    CHECK(audit(cache) == "");
+}
+
 TEST_CASE("scheduled cells are in use: a pool that is planned too small is full") {
     Sliding cache = sliding({}, 25);
     REQUIRE(cache.schedule(Sequence{0}, Position{8}));

@@ -58,8 +58,7 @@ public:
     }
     Answer copy_prefix(int from, int to, int length) final {
         next_ = model_;
-        next_.copy_prefix(from, to, length);
-        return std::nullopt;
+        return answer_of(next_.copy_prefix(from, to, length));
     }
     Answer snapshot(int s, int from, int to) final {
         next_ = model_;
@@ -144,7 +143,7 @@ public:
         const auto refused = model_.refuses(batch);
         if (refused) return answer_of(refused);
         open_ = model_.with(batch);
-        next_ = open_.committed(batch);
+        next_ = open_.committed(model_, batch);
         return std::nullopt;
     }
     int next(int s) const override { return model_.next(s); }
@@ -201,7 +200,7 @@ public:
                       refused ? "taken" : "refused");
         if (refused) return;
         inspector_.check_placement(model_, inputs);
-        if (committed) model_ = model_.with(inputs).committed(inputs);
+        if (committed) model_ = model_.with(inputs).committed(model_, inputs);
     }
 
 private:

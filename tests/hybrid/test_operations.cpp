@@ -343,6 +343,9 @@ TEST_CASE("a refusal of a hybrid names the member") {
     CHECK(refused == Reason::full);
     CHECK(refused != Reason::cannot_cut);
     CHECK(refused != Refusal{Reason::full, 0});
+    const Refusal with_numbers{.reason = Reason::full, .member = 1, .needed = 3, .available = 2};
+    CHECK(refused == with_numbers); // the numbers do not count
+    CHECK(to_string(with_numbers) == "member 1: full: fewer cells are free than the operation needs; needs 3, has 2");
     CHECK(to_string(refused) == "member 1: full: fewer cells are free than the operation needs");
     CHECK(violation_of([&] { Result<int>{refused}.value(); })
           == "a refused result has no value: member 1: full: fewer cells are free than the operation needs");

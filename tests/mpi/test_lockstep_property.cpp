@@ -142,11 +142,11 @@ private:
             const int to = draw_.below(sequences);
             const int length = draw_.below(next(s) + 2);
             naive::Model after = model_;
-            after.copy_prefix(s, to, length);
+            const bool refused = after.copy_prefix(s, to, length).has_value();
             const auto copy = [&] {
                 return memory_.copy_prefix(Sequence{s}, Sequence{to}, Position{length}).has_value();
             };
-            return expect(trouble_.run(copy), false, std::move(after));
+            return expect(trouble_.run(copy), refused, std::move(after));
         }
         case 7: {
             const int p = next(s) + 1 + draw_.below(5);
@@ -230,7 +230,7 @@ private:
             pass->put(0, rows, rows);
             pass->commit();
         }
-        expect(outcome, refused, model_.with(tokens).committed(tokens));
+        expect(outcome, refused, model_.with(tokens).committed(model_, tokens));
     }
 
     void expect(Outcome outcome, bool refused, naive::Model after) {

@@ -100,6 +100,23 @@ TEST_CASE("rows arrive in every layout, element type, capacity, placement and ba
                                                                            growing);
 }
 
+TEST_CASE("a sequence that arrives is altered from the same position on as the one that was sent") {
+    between(
+        [&](const Communicator& comm, int rank) {
+            auto cache = filled<>();
+            REQUIRE(cache.remove(Sequence{0}, Position{3}, Position{5}));
+            REQUIRE(mpi::send(comm, rank, cache, Sequence{0}).wait());
+            REQUIRE(mpi::send(comm, rank, cache, Sequence{1}).wait());
+        },
+        [&](const Communicator& comm, int rank) {
+            numbers::Cache<> to{shape, limits};
+            REQUIRE(mpi::receive(comm, rank, to, Sequence{2}).wait());
+            CHECK(to.altered_from(Sequence{2}) == Position{3});
+            REQUIRE(mpi::receive(comm, rank, to, Sequence{2}).wait());
+            CHECK(to.altered_from(Sequence{2}) == to_end);
+        });
+}
+
 TEST_CASE("units and scales of any storage format arrive as they are, and another format is refused") {
     using cellar_test::BlocksOf32;
     using cellar_test::ScaledHeads;

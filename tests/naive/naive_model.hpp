@@ -72,6 +72,7 @@ struct Snapshot {
     int to = 0;
     bool is_window = false;    ///< something below `to` had been forgotten
     bool is_offloaded = false; ///< its tokens are copies, outside the cells
+    int altered = INT_MAX;     ///< as of a sequence, within [from, to)
 };
 
 struct Setup {
@@ -92,7 +93,8 @@ public:
         : setup_{setup},
           sequences_(static_cast<std::size_t>(setup.sequences)),
           schedules_(static_cast<std::size_t>(setup.sequences)),
-          cuts_(static_cast<std::size_t>(setup.sequences)) {
+          cuts_(static_cast<std::size_t>(setup.sequences)),
+          altered_(static_cast<std::size_t>(setup.sequences), INT_MAX) {
         Window& w = setup_.window;
         const bool asked = w.retention > w.size && w.sinks + w.retention >= setup.capacity;
         if (w.retention == 0) w.retention = w.size + (setup.sequences > 1 ? 1 : 0);
@@ -140,6 +142,10 @@ public:
         return std::max(newest(sequence) + 1, setup_.consecutive ? cuts_.at(static_cast<std::size_t>(sequence)) : 0);
     }
 
+    /// From this position on, a prefill of the sequence's tokens might compute something else: they have seen tokens
+    /// that were removed since, or not seen all that are visible to them.
+    int altered(int sequence) const { return altered_.at(static_cast<std::size_t>(sequence)); }
+
     std::optional<Reason> refuses(const std::vector<NewToken>& batch) const {
         const int n = static_cast<int>(batch.size());
         if (n > setup_.batch) return Reason::batch_too_long;
@@ -157,11 +163,15 @@ public:
         return open;
     }
 
-    /// The model after the commit of that pass, which is open in this model: the sequences of the batch forget what
-    /// they need not keep.
-    Model committed(const std::vector<NewToken>& batch) const {
+    /// The model after the commit of that pass, which was opened after `before` and is open in this model: the
+    /// sequences of the batch forget what they need not keep.
+    Model committed(const Model& before, const std::vector<NewToken>& batch) const {
         Model done = *this;
-        for (const NewToken& t : batch) done.forget_old(t.sequence, t.position);
+        done.note_alterations(before, batch);
+        for (const NewToken& t : batch) {
+            done.forget_old(t.sequence, t.position);
+            done.end_alteration(t.sequence);
+        }
         return done;
     }
 
@@ -195,26 +205,31 @@ public:
             next.of(sequence).emplace(position + by,
                                       std::make_shared<const Token>(Token{token->value, shifted, token->shifts + 1}));
         }
-        const bool fits = next.used() <= cells(); // what only a schedule kept becomes free after the copies are made
         next.remove_schedules(sequence, begin, end, newest(sequence));
         int removed = 0; // positions of the sequence, kept or forgotten
         for (int p = begin; p < end && p < this->next(sequence); ++p) ++removed;
         next.cuts_.at(static_cast<std::size_t>(sequence)) = this->next(sequence) - removed;
         if (setup_.consecutive && removed > 0 && !next.can_resume(sequence, next.next(sequence)))
             return Reason::cannot_resume;
-        if (!fits) return Reason::full;
+        if (next.used() > cells()) return Reason::full;
+        if (newest(sequence) >= end) next.alter(sequence, begin);
+        next.end_alteration(sequence);
         *this = std::move(next);
         return std::nullopt;
     }
 
-    void copy_prefix(int from, int to, int length) {
-        if (from == to) return;
+    std::optional<Reason> copy_prefix(int from, int to, int length) {
+        if (from == to) return std::nullopt;
+        if (setup_.consecutive && !can_resume(from, std::min(length, next(from)))) return Reason::cannot_resume;
         of(to).clear();
         schedules(to).clear();
         for (const auto& [position, token] : tokens(from))
             if (position < length) of(to).emplace(position, token);
         cuts_.at(static_cast<std::size_t>(to)) = std::min(length, next(from));
+        altered_.at(static_cast<std::size_t>(to)) = altered(from);
+        end_alteration(to);
         forget_old(to);
+        return std::nullopt;
     }
 
     /// What a pass that ends before `position` keeps is not forgotten.
@@ -248,6 +263,7 @@ public:
         for (const auto& [position, token] : tokens(sequence))
             if (made.from <= position && position < to && (!made.is_window || setup_.window.kept(to - 1, position)))
                 made.tokens.emplace(position, token);
+        if (altered(sequence) < to) made.altered = std::max(altered(sequence), made.from);
         snapshots_.push_back(std::move(made));
         unschedule(sequence, to);
         return std::nullopt;
@@ -268,6 +284,9 @@ public:
         next.of(sequence) = std::move(joined);
         next.schedules(sequence).clear();
         next.cuts_.at(static_cast<std::size_t>(sequence)) = to;
+        if (altered(sequence) >= snapshot.from) next.altered_.at(static_cast<std::size_t>(sequence)) = INT_MAX;
+        next.alter(sequence, snapshot.altered);
+        next.end_alteration(sequence);
         if (next.used() > cells()) return Reason::full;
         *this = std::move(next);
         return std::nullopt;
@@ -297,6 +316,8 @@ public:
             if (position >= at) tail.tokens.emplace(position, token);
         std::erase_if(head.tokens, [at](const auto& held) { return held.first >= at; });
         head.to = at;
+        if (head.altered != INT_MAX) tail.altered = std::max(head.altered, at);
+        if (head.altered >= at) head.altered = INT_MAX;
         snapshots_.push_back(std::move(tail));
         return std::nullopt;
     }
@@ -323,6 +344,7 @@ public:
             for (const auto& [position, token] : c.tokens)
                 p.tokens.emplace(position, p.is_offloaded ? copy_of(token) : token);
             p.to = c.to;
+            p.altered = std::min(p.altered, c.altered);
         }
         next.release(child);
         if (next.used() > cells()) return Reason::full;
@@ -375,6 +397,23 @@ private:
         if (has_gap && ended) forget_old(sequence);
     }
 
+    void alter(int sequence, int position) {
+        int& altered = altered_.at(static_cast<std::size_t>(sequence));
+        altered = std::min(altered, position);
+    }
+    // Once nothing is left from there on.
+    void end_alteration(int sequence) {
+        int& altered = altered_.at(static_cast<std::size_t>(sequence));
+        if (altered >= next(sequence)) altered = INT_MAX;
+    }
+    // What another memory stores is not known here.
+    void note_alterations(const Model& before, const std::vector<NewToken>& batch) {
+        if (stored_in(batch) != static_cast<int>(batch.size())) return;
+        for (const NewToken& t : batch)
+            if (t.position <= before.newest(t.sequence) || !has_all_visible(tokens(t.sequence), t.position))
+                alter(t.sequence, t.position);
+    }
+
     std::set<int>& schedules(int sequence) { return schedules_.at(static_cast<std::size_t>(sequence)); }
 
     std::multimap<int, TokenRef>& of(int sequence) { return sequences_.at(static_cast<std::size_t>(sequence)); }
@@ -383,6 +422,7 @@ private:
     std::vector<std::multimap<int, TokenRef>> sequences_;
     std::vector<std::set<int>> schedules_; ///< of each sequence
     std::vector<int> cuts_;                ///< of each sequence: where it was cut off
+    std::vector<int> altered_;             ///< of each sequence
     std::vector<Snapshot> snapshots_;
 };
 

@@ -157,15 +157,18 @@ public:
         }();
         return done ? std::nullopt : std::optional{reason_of(done.error())};
     }
-    void copy_prefix(int from, int to, int length) override {
-        memory_.copy_prefix(cellar::Sequence{from}, cellar::Sequence{to}, cellar::Position{length})
-            .has_value(); // never refuses
+    std::optional<naive::Reason> copy_prefix(int from, int to, int length) override {
+        const auto done = memory_.copy_prefix(cellar::Sequence{from}, cellar::Sequence{to}, cellar::Position{length});
+        return done ? std::nullopt : std::optional{reason_of(done.error())};
     }
     bool can_resume(int sequence, int position) const override {
         return memory_.can_resume(cellar::Sequence{sequence}, cellar::Position{position});
     }
     int resumable_prefix(int sequence, int position) const override {
         return memory_.resumable_prefix(cellar::Sequence{sequence}, cellar::Position{position}).value;
+    }
+    int altered_from(int sequence) const override {
+        return cellar::detail::altered_from(memory_, cellar::Sequence{sequence}).value;
     }
     int next(int sequence) const override { return memory_.next(cellar::Sequence{sequence}).value; }
     std::vector<std::pair<int, int>> cells_of(int sequence) const override {
@@ -237,7 +240,7 @@ public:
     }
     SnapshotState snapshot_state(std::size_t snapshot) const override {
         const cellar::CellSnapshot& s = snapshots_[snapshot];
-        return {s.from().value, s.to().value, s.tokens()};
+        return {s.from().value, s.to().value, s.tokens(), s.altered_from().value};
     }
 
     void defragment() override { memory_.defragment(); }

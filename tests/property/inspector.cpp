@@ -113,6 +113,9 @@ void Inspector::check_counts(const naive::Model& model, const std::set<int>& seq
         if (count > 0) range = {tokens.begin()->first, tokens.rbegin()->first};
         trace_.expect(subject_.range(s) == range, "s", s, " has the wrong range");
         trace_.expect(subject_.next(s) == model.next(s), "next(s", s, ") is ", subject_.next(s));
+        if (!model.setup().is_encoder)
+            trace_.expect(subject_.altered_from(s) == model.altered(s), "s", s, " is altered from ",
+                          subject_.altered_from(s), " on, expected ", model.altered(s));
         check_resume(model, s);
     }
 }

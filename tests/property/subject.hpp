@@ -38,6 +38,7 @@ struct SnapshotState {
     int from = 0;
     int to = 0;
     int tokens = 0;
+    int altered = 0;
 
     bool operator==(const SnapshotState&) const = default;
 };
@@ -76,10 +77,11 @@ public:
     virtual bool can_rotate_by() const = 0;
     /// `rotate_by`: -1 for the usual.
     virtual std::optional<naive::Reason> remove(int sequence, int begin, int end, int rotate_by) = 0;
-    virtual void copy_prefix(int from, int to, int length) = 0;
+    virtual std::optional<naive::Reason> copy_prefix(int from, int to, int length) = 0;
     virtual bool can_resume(int sequence, int position) const = 0;
     virtual int resumable_prefix(int sequence, int position) const = 0;
     virtual int next(int sequence) const = 0;
+    virtual int altered_from(int sequence) const = 0;
     virtual std::vector<std::pair<int, int>> cells_of(int sequence) const = 0; ///< position and cell of each token
 
     virtual bool can_snapshot() const = 0;

@@ -38,9 +38,10 @@ void Trial::run(const std::vector<Step>& steps) {
 void Trial::check_snapshots() const {
     for (std::size_t i = 0; i < model_.snapshots().size(); ++i) {
         const naive::Snapshot& snapshot = model_.snapshots()[i];
-        const SnapshotState state{snapshot.from, snapshot.to, static_cast<int>(snapshot.tokens.size())};
+        const SnapshotState state{snapshot.from, snapshot.to, static_cast<int>(snapshot.tokens.size()),
+                                  snapshot.altered};
         trace_.expect(subject_.snapshot_state(i) == state, "snapshot ", i, " is not [", state.from, ", ", state.to,
-                      ") with ", state.tokens, " tokens");
+                      ") with ", state.tokens, " tokens, altered from ", state.altered, " on");
     }
 }
 
@@ -80,7 +81,7 @@ bool Trial::run_pass(const Step& step) {
     for (int layer = 0; layer < filled; ++layer) put(layer, batch, step.style);
     inspector_.check_pass(open, batch, step.style, filled);
     step.committed ? subject_.commit() : subject_.drop();
-    if (step.committed) model_ = open.committed(batch);
+    if (step.committed) model_ = open.committed(model_, batch);
     return step.committed;
 }
 
@@ -98,11 +99,12 @@ bool Trial::run_remove(const Step& step) {
 bool Trial::run_other(const Step& step) {
     switch (step.operation) {
     case Operation::copy_prefix:
-        copy(step, step.target);
-        return step.sequence != step.target;
-    case Operation::fan_out:
-        for (int s = 0; s < step.target; ++s) copy(step, s);
-        return true;
+        return copy(step, step.target) && step.sequence != step.target;
+    case Operation::fan_out: {
+        bool copied = false;
+        for (int s = 0; s < step.target; ++s) copied = copy(step, s) || copied;
+        return copied;
+    }
     case Operation::defragment:
         trace_.add("  defragment();\n");
         subject_.defragment();
@@ -229,12 +231,12 @@ bool Trial::run_merge(const Step& step) {
     return false;
 }
 
-void Trial::copy(const Step& step, int to) {
+bool Trial::copy(const Step& step, int to) {
     const int length = std::max(0, model_.next(step.sequence) + 3 - step.back);
     trace_.add("  copy_prefix(s", step.sequence, ", s", to, ", ", length, ");\n");
     touched_.insert(to);
-    subject_.copy_prefix(step.sequence, to, length);
-    model_.copy_prefix(step.sequence, to, length);
+    const auto answer = subject_.copy_prefix(step.sequence, to, length);
+    return carried_out(answer, model_.copy_prefix(step.sequence, to, length));
 }
 
 void Trial::reserve(int tokens) {

@@ -45,7 +45,7 @@ private:
     bool run_merge(const Step& step);
     bool carried_out(std::optional<naive::Reason> answer, std::optional<naive::Reason> refused) const;
 
-    void copy(const Step& step, int to);
+    bool copy(const Step& step, int to);
     void reserve(int tokens);
     std::vector<naive::NewToken> batch_of(const std::vector<RelativeToken>& tokens);
     void put(int layer, const std::vector<naive::NewToken>& batch, int style);

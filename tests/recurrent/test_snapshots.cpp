@@ -64,7 +64,10 @@ TEST_CASE("a snapshot of a state is refused where no state is kept, or if there 
           == Refusal{Reason::cannot_rewind});
     StateSnapshot before = states.snapshot(Sequence{0}, Position{0}, Position{4}).value();
     std::optional<StateSnapshot> now = states.snapshot(Sequence{0}).value();
-    CHECK(refusal([&] { return states.snapshot(Sequence{0}); }) == Refusal{Reason::too_many_snapshots});
+    const Refusal too_many = refusal([&] { return states.snapshot(Sequence{0}); });
+    CHECK(too_many == Refusal{Reason::too_many_snapshots});
+    CHECK(too_many.needed == 3);
+    CHECK(too_many.available == 2);
     CHECK(refusal([&] { return states.restore(Sequence{1}, *now, Position{4}); }) == Refusal{Reason::cannot_rewind});
     CHECK(refusal([&] { return states.split(*now, Position{4}); }) == Refusal{Reason::cannot_split});
     CHECK(before.to() == Position{4});

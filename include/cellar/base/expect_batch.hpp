@@ -4,6 +4,7 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/result.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -30,6 +31,10 @@ namespace cellar::detail {
     CELLAR_EXPECTS(
         batch.stored.empty() || batch.stored.size() == batch.positions.size(), "begin: ", batch.stored.size(),
         " entries say which tokens are stored, expected none or one for each of ", batch.positions.size(), " tokens");
+}
+
+[[gnu::cold]] inline Refusal batch_too_long(std::int32_t tokens, std::int32_t limit) {
+    return {.reason = Reason::batch_too_long, .needed = tokens, .available = limit};
 }
 
 /// Checks what every memory expects of a batch. O(tokens), without a branch per token, because every pass runs it.

@@ -5,6 +5,7 @@
 #include <cellar/base/ids.hpp>
 
 #include <concepts>
+#include <cstdint>
 #include <optional>
 #include <source_location>
 #include <string>
@@ -37,6 +38,8 @@ enum class Reason {
     too_many_snapshots, ///< there are as many snapshots as the limits have room for
     already_passed,     ///< the sequence has come to that position already
     shared_position,    ///< tokens of the sequence share a position, as those of an image do
+    not_empty,          ///< the sequence has tokens or inputs, and the operation expects one without
+    altered,            ///< some keys of the sequence are not those that its tokens alone would give
 };
 
 /// One line for a person.
@@ -68,6 +71,10 @@ constexpr const char* to_string(Reason reason) {
         return "already passed: the sequence has come to that position already";
     case Reason::shared_position:
         return "shared position: tokens of the sequence share a position, as those of an image do";
+    case Reason::not_empty:
+        return "not empty: the sequence has tokens or inputs already";
+    case Reason::altered:
+        return "altered: some keys of the sequence are not those that its tokens alone would give";
     case Reason::no_pages:
         return "no pages: the cells of a sequence do not form pages in the order of its positions";
     case Reason::no_checkpoints:
@@ -83,8 +90,16 @@ struct Refusal {
     int member = -1;       ///< in a hybrid, the index of the member that refused; -1 elsewhere
     Sequence sequence{-1}; ///< the sequence that it is about, if it is about one; -1 if not
     Position expected{-1}; ///< for `not_next`: the position that its next token must have
+    /// What the operation needs, and what there is for it: cells for `full`, tokens for `batch_too_long`, snapshots for
+    /// `too_many_snapshots`; -1 if the reason is not a matter of numbers.
+    std::int64_t needed = -1;
+    std::int64_t available = -1;
 
-    constexpr bool operator==(const Refusal&) const = default;
+    /// The same reason, about the same. The numbers do not count.
+    constexpr bool operator==(const Refusal& other) const {
+        return reason == other.reason && member == other.member && sequence == other.sequence
+               && expected == other.expected;
+    }
     friend constexpr bool operator==(const Refusal& refusal, Reason r) { return refusal.reason == r; }
 };
 
@@ -95,10 +110,13 @@ struct Refusal {
     const bool of_member = refusal.member >= 0;
     const bool of_sequence = refusal.sequence.value >= 0;
     const bool of_position = refusal.expected.value >= 0;
+    const bool of_numbers = refusal.needed >= 0;
     return detail::composed({part_if(of_member, "member "), part_if(of_member, refusal.member),
                              part_if(of_member, ": "), to_string(refusal.reason), part_if(of_sequence, "; sequence "),
                              part_if(of_sequence, refusal.sequence), part_if(of_position, " expects position "),
-                             part_if(of_position, refusal.expected)});
+                             part_if(of_position, refusal.expected), part_if(of_numbers, "; needs "),
+                             part_if(of_numbers, refusal.needed), part_if(of_numbers, ", has "),
+                             part_if(of_numbers, refusal.available)});
 }
 
 namespace detail {

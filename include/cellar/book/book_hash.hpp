@@ -25,7 +25,7 @@ inline std::uint64_t book_hash(const CellTable& table, const Schedules& schedule
     digest.add(table.cells()).add(table.free().count());
     for (std::int32_t s = 0; s < table.sequences(); ++s) {
         add_runs(digest, table.record(Sequence{s}).runs);
-        digest.add(table.record(Sequence{s}).cut);
+        digest.add(table.record(Sequence{s}).cut).add(table.altered_from(Sequence{s}));
         digest.add(table.promises().cells(Sequence{s}));
         for (const Position p : schedules.of(Sequence{s})) digest.add(p);
     }
@@ -33,7 +33,7 @@ inline std::uint64_t book_hash(const CellTable& table, const Schedules& schedule
     for (const auto* list : {&table.snapshots().in_place(), &table.snapshots().offloaded()})
         for (const KeptCells* kept : *list) {
             Digest one;
-            one.add(kept->from).add(kept->to).add(kept->is_offloaded() ? 1 : 0);
+            one.add(kept->from).add(kept->to).add(kept->altered).add(kept->is_offloaded() ? 1 : 0);
             add_runs(one, kept->runs);
             kept_in_any_order += one.value();
         }

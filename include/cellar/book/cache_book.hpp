@@ -14,6 +14,7 @@
 #include <cellar/book/book_hash.hpp>
 #include <cellar/book/cell_set.hpp>
 #include <cellar/book/cell_table.hpp>
+#include <cellar/book/forgetting.hpp>
 #include <cellar/book/kept_cells.hpp>
 #include <cellar/book/open_pass.hpp>
 #include <cellar/book/removal.hpp>
@@ -24,6 +25,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 namespace cellar::detail {
 
@@ -109,6 +111,8 @@ public:
         const Position gap{kept.is_window ? window_.sinks() : 0}; // others may be scheduled before it
         table_.snapshots().finish(kept, table_.record(s).runs, gap,
                                   kept.is_window ? window_.oldest_kept(kept.to - 1) : gap);
+        const Position altered = table_.altered_from(s);
+        kept.altered = altered < kept.to ? std::max(altered, kept.from) : to_end;
     }
 
     /// Reserves room for a position of s at which a snapshot is wanted. Returns true if it allocated.
@@ -127,13 +131,20 @@ public:
         if (schedules_.remove(s, p, p)) forget_old(s);
     }
 
-    bool prepare_copy_prefix(Sequence from, Sequence to, Position end) {
-        return table_.prepare_copy_prefix(from, to, end);
+    /// Refuses with `cannot_resume` if `to` could not go on, unless positions may have gaps. Returns true if it
+    /// allocated, which it does not do before it refuses.
+    Result<bool> prepare_copy_prefix(Sequence from, Sequence to, Position end) {
+        CELLAR_EXPECTS(end.value >= 0, "copy_prefix: up to position ", end, ", expected 0 or more");
+        const bool is_another = &table_.record(from) != &table_.record(to);
+        if (is_another && size_.positions == Positions::consecutive && !can_resume(from, std::min(next(from), end)))
+            return Refusal{.reason = Reason::cannot_resume, .sequence = from};
+        return table_.prepare_copy_prefix(from, to);
     }
     /// `to` gives up its schedules, too.
     void finish_copy_prefix(Sequence from, Sequence to, Position end) noexcept {
         if (from == to) return;
         table_.finish_copy_prefix(from, to, end);
+        table_.set_altered(to, table_.altered_from(from));
         cut(to, std::min(next(from), end));
         if (schedules_.empty()) return;
         unschedule_all(to);
@@ -145,7 +156,9 @@ public:
     Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
         if (size_.positions == Positions::consecutive && !can_go_on_without<TheGaps>(s, begin, end))
             return Refusal{.reason = Reason::cannot_resume, .sequence = s};
-        Result<Removal> removal = table_.prepare_remove<TheGaps>(s, begin, end, keys, delta);
+        const PositionRuns& runs = table_.record(s).runs; // checks s
+        auto forgotten = Forgetting{window_, schedules_.of(s)}.with_gap(runs, begin, end);
+        auto removal = table_.prepare_remove<TheGaps>(s, begin, end, keys, delta, std::move(forgotten));
         if (!removal) return removal;
         removal->next = next_without(s, begin, end);
         return removal;
@@ -172,15 +185,19 @@ public:
             return TrivialList<Cell>{};
         }
         auto cells = table_.prepare_restore_rows(s, kept, p);
-        if (!cells) return Refusal{.reason = cells.error().reason, .sequence = s};
         return cells;
     }
     /// s keeps no schedules, and goes on at p, whatever it has below. If the snapshot is offloaded, fills in the cells.
     void finish_restore(Sequence s, const KeptCells& kept, Position p, TrivialList<Cell>& cells) noexcept {
         unschedule_all(s);
+        const Position own = table_.altered_from(s) < kept.from ? table_.altered_from(s) : to_end;
+        if (kept.is_offloaded()) {
+            table_.finish_restore_rows(s, kept, p, cells);
+        } else {
+            table_.finish_restore(s, kept, p);
+        }
+        table_.set_altered(s, std::min(own, kept.altered));
         cut(s, p);
-        if (!kept.is_offloaded()) return table_.finish_restore(s, kept, p);
-        table_.finish_restore_rows(s, kept, p, cells);
     }
 
     /// See `CellTable::would_repeat_cells`.
@@ -201,7 +218,7 @@ public:
     }
 
     /// The position after the last token of s, or where s was cut, if the window had forgotten what lies before.
-    Position next(Sequence s) const { return next(table_.record(s)); }
+    Position next(Sequence s) const { return table_.record(s).next(); }
 
     /// Checks whether a pass can be opened for this batch, and reserves room for it. Returns true if it allocated,
     /// which it does not do before it refuses. O(n).
@@ -210,7 +227,9 @@ public:
         if (size_.positions == Positions::consecutive)
             if (const Result<void> expected = expect_consecutive(batch); !expected) return expected.error();
         const std::int32_t available = table_.available();
-        if (batch.stored_tokens() > available && cells_needed(batch) > available) return Reason::full;
+        if (batch.stored_tokens() > available)
+            if (const std::int32_t needed = cells_needed(batch); needed > available)
+                return Refusal{.reason = Reason::full, .needed = needed, .available = available};
         return table_.prepare_tokens(batch.sequences);
     }
 
@@ -271,10 +290,12 @@ public:
     void commit() noexcept {
         const bool any_scheduled = !schedules_.empty();
         for (const Sequence s : pass_.distinct_sequences) {
-            const SequenceRecord& r = table_.unchecked(s);
+            SequenceRecord& r = table_.unchecked(s);
+            if (!r.in_order || !r.is_whole || pass_.in_part) note_alterations(s, r);
             const Position kept = window_.oldest_kept(pass_.in_part ? newest_in_part(r) : r.runs.last());
             if (window_.sinks() >= kept.value) continue;
             any_scheduled ? forget_unscheduled(s, kept) : table_.forget(s, Position{window_.sinks()}, kept);
+            if (r.runs.empty()) table_.set_altered(s, to_end); // after tokens that are not stored
         }
         close();
     }
@@ -321,7 +342,7 @@ private:
 
     // The last position at which a sequence may go on.
     Position last_to_resume(const SequenceRecord& r) const {
-        return size_.positions == Positions::any ? to_end : next(r);
+        return size_.positions == Positions::any ? to_end : r.next();
     }
 
     // Where s goes on without positions [begin, end).
@@ -355,29 +376,46 @@ private:
     // pass are divided in at most n places.
     [[gnu::noinline]] void forget_unscheduled(Sequence s, Position kept) {
         const PositionRuns& runs = table_.unchecked(s).runs;
-        Position from{window_.sinks()};
-        for (const Position p : schedules_.of(s)) {
-            const Position begin = window_.oldest_kept(p - 1);
-            if (begin >= kept) break; // neither this nor a later one keeps what lies below
-            if (from < runs.end_before(begin)) table_.forget_seldom(s, from, begin);
-            from = std::max(from, p);
+        Forgetting{window_, schedules_.of(s)}.for_each_below(kept, to_end, [&](Position from, Position to) {
+            if (to == kept || from < runs.end_before(to)) table_.forget_seldom(s, from, to);
+        });
+    }
+    // s has lost its tokens from `p` on, and those before are another's now, or as they were. Where positions may have
+    // gaps, a sequence goes on after its last token, and may lack what the next one sees.
+    void cut(Sequence s, Position p) noexcept {
+        SequenceRecord& r = table_.unchecked(s);
+        if (size_.positions == Positions::consecutive) {
+            r.cut = p;
+        } else {
+            r.is_whole = can_resume(s, r.next());
         }
-        if (from < kept) table_.forget_seldom(s, from, kept);
+        table_.set_altered(s, table_.altered_from(s));
     }
 
-    static Position next(const SequenceRecord& r) {
-        return r.runs.empty() ? r.cut : std::max(r.runs.last() + 1, r.cut);
-    }
-
-    // Where positions may have gaps, a sequence goes on after its last token.
-    void cut(Sequence s, Position next) noexcept {
-        if (size_.positions == Positions::consecutive) table_.unchecked(s).cut = next;
+    // After tokens of the open pass came before others of their sequence, which have not seen them, or did not find all
+    // that they see. What another memory stores is not known here.
+    [[gnu::noinline]] void note_alterations(Sequence s, SequenceRecord& r) noexcept {
+        r.in_order = true;
+        r.is_whole = !pass_.in_part;
+        if (pass_.in_part) return;
+        Position first = to_end;
+        std::int32_t n = 0;
+        for (std::size_t i = 0; i < pass_.positions.size(); ++i) {
+            if (pass_.sequences[i] != s) continue;
+            const Position p = pass_.positions[i];
+            const auto covers = [&](Position begin, Position end) { return r.runs.covers(begin, end); };
+            if (!resumes_if(p, covers)) table_.alter(s, p);
+            first = std::min(first, p);
+            ++n;
+        }
+        if (r.runs.count(first, to_end) > n) table_.alter(s, first);
     }
 
     void finish_gap(Removal& removal) noexcept {
         table_.finish_remove<Gaps::closed>(removal);
+        table_.alter(removal.sequence, removal.begin);
         cut(removal.sequence, removal.next);
-        if (schedules_.remove(removal.sequence, removal.begin + 1, to_end)) forget_old(removal.sequence);
+        schedules_.remove(removal.sequence, removal.begin + 1, to_end);
     }
 
     // Whether s, with the kept tokens from `kept.from` on, can resume at p.
@@ -404,7 +442,7 @@ private:
 
     Result<void> check(const Batch& batch) {
         expect_batch(batch, size_.sequences);
-        if (batch.tokens() > size_.batch) return Reason::batch_too_long;
+        if (batch.tokens() > size_.batch) return batch_too_long(batch.tokens(), size_.batch);
         if (!batch.groups.empty()) expect_groups_of_one_sequence(batch);
         return {};
     }
@@ -415,7 +453,7 @@ private:
                        batch.tokens(), " tokens are stored, expected all, or limits with Positions::any");
         return consecutive_.check(
             batch, size_.sequences, [&](Sequence s) -> SequenceRecord& { return table_.unchecked(s); },
-            [](const SequenceRecord& r) { return next(r); }, [&](Sequence s, Position p) { return can_resume(s, p); });
+            [](const SequenceRecord& r) { return r.next(); }, [&](Sequence s, Position p) { return can_resume(s, p); });
     }
 
     void expect_groups_of_one_sequence(const Batch& batch) {
@@ -488,6 +526,7 @@ private:
         const Position* const positions = pass_.positions.data() + first;
         if (RunChanges* const noted = table_.changes(r))
             noted->add_inserted(r.runs, *std::min_element(positions, positions + n));
+        if (size_.positions == Positions::any) r.in_order = r.in_order && r.runs.are_next(positions, n);
         CellTable::enter(r, positions, cells, n);
     }
 
@@ -558,7 +597,11 @@ private:
     }
 
     void close() {
-        for (const Sequence s : pass_.distinct_sequences) table_.unchecked(s).in_pass = false;
+        for (const Sequence s : pass_.distinct_sequences) {
+            SequenceRecord& r = table_.unchecked(s);
+            r.in_pass = false;
+            r.in_order = true;
+        }
     }
 
     BookSize size_;

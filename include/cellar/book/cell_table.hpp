@@ -37,6 +37,9 @@ struct alignas(64) SequenceRecord {
     SequenceRecord(std::int64_t planned_runs, CellSetMemory& sets, std::int32_t index, std::int32_t sinks)
         : runs{planned_runs}, visible{sets, index, sinks} {}
 
+    /// The position after the last token, or where the sequence was cut.
+    Position next() const { return runs.empty() ? cut : std::max(runs.last() + 1, cut); }
+
     PositionRuns runs;
     VisibleCells visible;
     Position cut{};          ///< where tokens were cut off: the next one is not before it, whatever the window forgot
@@ -44,6 +47,8 @@ struct alignas(64) SequenceRecord {
                              ///< positions of a batch that is stored in part
     std::uint32_t batch = 0; ///< the last batch that was checked and had tokens of this sequence
     bool in_pass = false;    ///< the sequence has tokens in the open pass
+    bool in_order = true;    ///< these follow its last one, and one another
+    bool is_whole = true;    ///< a token that follows its last one finds all that it sees
 };
 
 static_assert(sizeof(SequenceRecord) <= 128);
@@ -63,6 +68,7 @@ public:
           snapshots_{pool_, sequences},
           sets_{std::make_unique<CellSetMemory>(cells, sequences, planned_blocks)},
           sequences_{static_cast<std::size_t>(sequences)},
+          altered_(static_cast<std::size_t>(sequences), to_end),
           tokens_in_batch_{sequences} {
         for (std::int32_t s = 0; s < sequences; ++s) sequences_.emplace_back(planned_runs, *sets_, s, sinks);
     }
@@ -70,7 +76,8 @@ public:
                                             std::int64_t planned_blocks) {
         return CellPool::bytes_for(cells, sequences) + bytes_of<CellSetMemory>(1)
                + CellSetMemory::bytes_for(cells, sequences, planned_blocks) + bytes_of<SequenceRecord>(sequences)
-               + sequences * PositionRuns::bytes_for(planned_runs) + bytes_of<std::int32_t>(sequences);
+               + sequences * PositionRuns::bytes_for(planned_runs) + bytes_of<Position>(sequences)
+               + bytes_of<std::int32_t>(sequences);
     }
 
     Cell cells() const { return pool_.cells(); }
@@ -92,6 +99,15 @@ public:
     SequenceRecord& record(Sequence s) { return const_cast<SequenceRecord&>(std::as_const(*this).record(s)); }
     /// The same without a check, for sequences of a checked batch.
     SequenceRecord& unchecked(Sequence s) { return sequences_[static_cast<std::size_t>(s.value)]; }
+
+    /// From this position of s on, keys and values may differ from those that a prefill of its tokens gives; `to_end`
+    /// if none do.
+    Position altered_from(Sequence s) const {
+        const Position from = altered_[static_cast<std::size_t>(s.value)];
+        return from < record(s).next() ? from : to_end;
+    }
+    void set_altered(Sequence s, Position from) noexcept { altered_[static_cast<std::size_t>(s.value)] = from; }
+    void alter(Sequence s, Position from) noexcept { set_altered(s, std::min(altered_from(s), from)); }
 
     /// From now on, the changes of each sequence are noted. May throw, with nothing changed.
     void track_changes() {
@@ -165,7 +181,7 @@ public:
     /// `full`. Returns true if it allocated.
     Result<bool> prepare_promise(Sequence s, std::int32_t cells) {
         static_cast<void>(record(s)); // checks s
-        if (cells > available_to(s)) return Refusal{.reason = Reason::full, .sequence = s};
+        if (cells > available_to(s)) return full(s, cells, available_to(s));
         return cells > 0 && promises().reserve();
     }
 
@@ -186,9 +202,8 @@ public:
     /// True if n > 1 cells are free, but no n neighbouring ones. O(log cells).
     bool is_too_scattered_for(std::int32_t n) { return n > 1 && n <= free().count() && pool_.find_run(n) < 0; }
 
-    /// Checks the arguments and reserves room.
-    bool prepare_copy_prefix(Sequence from, Sequence to, Position end) {
-        CELLAR_EXPECTS(end.value >= 0, "copy_prefix: up to position ", end, ", expected 0 or more");
+    /// Reserves room.
+    bool prepare_copy_prefix(Sequence from, Sequence to) {
         const SequenceRecord& source = record(from);
         SequenceRecord& target = record(to);
         if (from == to) return false;
@@ -244,7 +259,7 @@ public:
         const std::int32_t n = kept.runs.count(kept.from, end);
         if (n > available_to(s)) {
             const std::int32_t given = own.count(kept.from, to_end) - count_shared(own, kept.from, to_end);
-            if (n > available_to(s) + given) return Reason::full;
+            if (n > available_to(s) + given) return full(s, n, available_to(s) + given);
         }
         reserve(s, n, snapshots_.pieces_of(kept, n));
         TrivialList<Cell> cells;
@@ -265,9 +280,11 @@ public:
 
     /// Checks positions [begin, end) of s, which are to be removed, decides whether the gap can be closed, if there is
     /// one, and reserves room for it. `delta`: by how many positions keys are then rotated; 0: by the gap's length.
+    /// `forgotten`: what s gives up besides if it closes a gap.
     /// Refuses with `cannot_shift` and `full`.
     template <Gaps TheGaps>
-    Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
+    Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta,
+                                   TrivialList<PositionSpan> forgotten = {}) {
         CELLAR_EXPECTS(begin.value >= 0 && begin <= end, "remove: positions [", begin, ", ", end,
                        "), expected 0 <= begin <= end");
         PositionRuns& runs = record(s).runs;
@@ -283,6 +300,7 @@ public:
         }
         if (!removal.closes_gap()) return removal;
         if constexpr (TheGaps == Gaps::closed) {
+            removal.forgotten = std::move(forgotten);
             if (const Result<void> can = prepare_gap(removal); !can) return can.error();
             return removal;
         } else {
@@ -365,16 +383,25 @@ private:
         if (removal.keys == MovedKeys::rotated) {
             removal.copies = count_shared(runs, end, to_end);
             removal.rotated = runs.count(end, to_end);
+            for (const PositionSpan& span : removal.forgotten) {
+                removal.copies -= count_shared(runs, std::max(span.begin, end), span.end);
+                removal.rotated -= runs.count(std::max(span.begin, end), span.end);
+            }
         }
         const std::int32_t room = available_to(removal.sequence);
         if (removal.copies > room) { // removed cells without another owner become free in time
-            const std::int32_t dropped = runs.count(begin, end) - count_shared(runs, begin, end);
-            if (removal.copies > room + dropped) return Refusal{.reason = Reason::full, .sequence = removal.sequence};
+            const auto unshared = [&](Position from, Position to) {
+                return runs.count(from, to) - count_shared(runs, from, to);
+            };
+            std::int32_t dropped = unshared(begin, end);
+            for (const PositionSpan& span : removal.forgotten) dropped += unshared(span.begin, span.end);
+            if (removal.copies > room + dropped) return full(removal.sequence, removal.copies, room + dropped);
         }
-        const std::int64_t most = runs.runs() + 2 * std::int64_t{removal.copies} + 1;
+        const auto divided = static_cast<std::int64_t>(removal.forgotten.size());
+        const std::int64_t most = runs.runs() + divided + 2 * std::int64_t{removal.copies} + 1;
         removal.allocated = true; // also for the room that the backend needs for the plan
         removal.reserve(most);
-        runs.reserve((removal.copies == 0 ? 1 : most) + 1); // one more for what a schedule kept
+        runs.reserve(removal.copies == 0 ? divided + 1 : most);
         return {};
     }
 
@@ -402,6 +429,10 @@ private:
                                [&](std::int64_t at, Word cells) { rooms.give(at, cells & ~owners().shared_in(at)); });
         }
         return copies <= available_to(forming.sequence);
+    }
+
+    [[gnu::cold]] static Refusal full(Sequence s, std::int64_t needed, std::int64_t available) {
+        return {.reason = Reason::full, .sequence = s, .needed = needed, .available = available};
     }
 
     // Free cells that s may take.
@@ -504,6 +535,7 @@ private:
     void close_gap(SequenceRecord& r, Removal& removal) {
         const Position begin = removal.begin;
         if (RunChanges* const noted = changes(r)) noted->add(begin);
+        for (const PositionSpan& span : removal.forgotten) forget(r, span.begin, span.end);
         disown(r, begin, removal.end);
         r.runs.close_gap(begin, removal.end);
         r.visible.gap_closed(begin, removal.end);
@@ -539,6 +571,7 @@ private:
     KeptTable snapshots_;
     std::unique_ptr<CellSetMemory> sets_; // at a fixed address, for the records
     ReservedList<SequenceRecord> sequences_;
+    TrivialList<Position> altered_;             // of each sequence
     TrivialList<RunChanges> changes_;           // of each sequence; empty while they are not tracked
     bool moved_in_place_ = false;               // a cell may have another position in a snapshot than in a sequence
     ZeroedArray<std::int32_t> tokens_in_batch_; // scratch memory of reserve_each

@@ -26,6 +26,7 @@ struct KeptCells : Kept<KeptTable> {
     PositionRuns runs; ///< of cells, or of rows
     Position from;
     Position to;
+    Position altered = to_end; ///< see `CellTable::altered_from`; from `from` on
     bool is_window;            ///< tokens below `to` were forgotten before: what is here is a window, and the sinks
     bool is_evictable = false; ///< a prefix tree gives it up when it is asked to
 };

@@ -96,6 +96,8 @@ public:
         add(tail);
         kept.runs.erase(tail.from, to_end);
         kept.to = tail.from;
+        if (kept.altered != to_end) tail.altered = std::max(kept.altered, tail.from);
+        if (kept.altered >= kept.to) kept.altered = to_end;
     }
 
     /// Room for `runs` runs that begin where `kept` ends.
@@ -106,6 +108,7 @@ public:
         set_evictable(tail, kept.is_evictable);
         fill(kept, tail.runs, tail, kept.is_offloaded() ? kept.runs.tokens() : 0);
         kept.to = tail.to;
+        kept.altered = std::min(kept.altered, tail.altered);
         remove(tail);
     }
 
@@ -137,7 +140,7 @@ public:
     /// Room for the cells of all rows. Refuses with `full`.
     Result<Rows> prepare_reload(const KeptCells& kept) {
         const std::int32_t n = kept.rows();
-        if (n > pool_.available()) return Reason::full;
+        if (n > pool_.available()) return Refusal{.reason = Reason::full, .needed = n, .available = pool_.available()};
         Rows rows{{}, PositionRuns{pieces_of(kept, n)}};
         rows.places.reserve(static_cast<std::size_t>(n));
         prepare_owner();

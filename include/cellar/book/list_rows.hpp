@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <new>
 #include <span>
 #include <utility>
 #include <vector>
@@ -118,7 +119,7 @@ public:
     std::int64_t batch_entries() const {
         std::int64_t all = 0;
         for (const Sequence s : sequences_) all += extent(s).size();
-        CELLAR_EXPECTS(all <= INT32_MAX, "lists: ", all, " entries in all rows, expected at most ", INT32_MAX);
+        if (all > INT32_MAX) throw std::bad_alloc{}; // of the 32 bits in which kernels count
         return all;
     }
 
@@ -221,8 +222,7 @@ private:
         if (pitch <= pitch_) return;
         const std::int64_t wanted = whole_lines(pitch);
         const std::int64_t rows = std::ssize(rows_);
-        CELLAR_EXPECTS(wanted * rows <= INT32_MAX, "lists: rows of ", wanted, " entries for ", rows,
-                       " sequences, expected at most ", INT32_MAX, " entries in all");
+        if (wanted * rows > INT32_MAX) throw std::bad_alloc{};
         std::vector<ZeroedArray<std::int32_t>> larger(memory_.size());
         for (ZeroedArray<std::int32_t>& table : larger) table = ZeroedArray<std::int32_t>{wanted * rows};
         for (std::size_t t = 0; t < memory_.size(); ++t)

@@ -59,6 +59,14 @@ public:
         return !empty() && position.value >= forgotten_ && runs_.back().last() + 1 == position.value;
     }
 
+    /// True if n positions directly follow the last one, or begin at 0, and one another.
+    bool are_next(const Position* positions, std::size_t n) const {
+        Position next = empty() ? Position{0} : last() + 1;
+        for (std::size_t i = 0; i < n; ++i, next = next + 1)
+            if (positions[i] != next) return false;
+        return true;
+    }
+
     /// The position after the last one lies in `cell`. Needs room for one more run.
     void append(Position position, Cell cell) {
         Run& newest = runs_.back();

@@ -3,6 +3,7 @@
 
 #include <cellar/base/ids.hpp>
 #include <cellar/base/plan.hpp>
+#include <cellar/base/trivial_list.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,12 @@ enum class Gaps { refused, closed };
 enum class MovedKeys {
     rotated, ///< keys are rotated; shared ones are copied first
     kept,    ///< keys carry no position and stay as they are
+};
+
+/// Positions [begin, end).
+struct PositionSpan {
+    Position begin;
+    Position end;
 };
 
 /// A removal between its two phases: the decision, and room for the plan.
@@ -39,6 +46,8 @@ struct Removal {
     std::int32_t copies = 0;  ///< shared cells to copy
     std::int32_t rotated = 0; ///< keys to rotate
     bool allocated = false;   ///< in the first phase
+    /// If a gap is closed: what only a schedule that then ends has kept, as it lies before.
+    TrivialList<PositionSpan> forgotten{};
     Plan plan{};
 };
 

@@ -109,7 +109,7 @@ public:
     Result<Pass> begin(Sequence s, std::int32_t count, Where where = Where::current()) {
         const detail::Caller caller{where};
         const Position first = next(s);
-        if (count > limits().batch) return Reason::batch_too_long;
+        if (count > limits().batch) return detail::batch_too_long(count, limits().batch);
         return begin(detail::next_tokens(state().next_tokens, s, first, count));
     }
 
@@ -128,7 +128,8 @@ public:
     /// Room for `ReadPass::lists` of at most `cells` visible cells a sequence, and for their `pages` if a page size is
     /// given. Up to that, the addresses of the lists do not change; those of pages, until another size is asked for.
     /// Takes 12 bytes for each cell and sequence (20 with a window that slides), committed as they are used; a device 8
-    /// (12) more, at once. Violation: over 2^31 - 1 entries in all. On `std::bad_alloc`, some addresses have changed.
+    /// (12) more, at once. Throws `std::bad_alloc`, also for more than 2^31 - 1 entries in all; some addresses may then
+    /// have changed.
     void reserve_lists(std::int32_t cells, std::int32_t page_size = 0, Where where = Where::current()) {
         const detail::Caller caller{where};
         state().expect_no_pass("reserve_lists");
@@ -138,7 +139,9 @@ public:
     }
 
     /// `to` gives up its own cells and shares those of `from` below position `end` (all, with `to_end` or if `from` is
-    /// shorter). No data moves, and it never refuses. Nothing happens if both are the same sequence. In any case O(all
+    /// shorter). No data moves. Refuses with `cannot_resume` if `to` could not go on there, because the window has
+    /// forgotten what its next token would see, unless positions may have gaps: up to `resumable_prefix(from, end)` it
+    /// never refuses. Nothing happens if both are the same sequence. In any case O(all
     /// runs of both + 64-cell words they span + cells / 8192), where a run is neighbouring positions in neighbouring
     /// cells. Throws `std::bad_alloc`, with nothing changed, if there is no memory for the runs of `to`.
     Result<void> copy_prefix(Sequence from, Sequence to, Position end, Where where = Where::current()) {
@@ -166,14 +169,24 @@ public:
         return state().book.resumable_prefix(s, p);
     }
 
+    /// From this position of s on, keys and values may differ from those that a prefill of its tokens gives; `to_end`
+    /// if none do. A removal that closes a gap alters what lies behind, because those tokens have seen the removed
+    /// ones. So does, under `Positions::any`, a token that is put before others, and one that lacks some of what it
+    /// sees. Copies, snapshots, files and transfers pass it on, and going back to it, or further, ends it. That the
+    /// tokens below a snapshot that does not begin at 0 are the same in s is for the caller of `restore` to know; so it
+    /// is for `merge`. Passes that another memory stores in part do not count. O(1).
+    Position altered_from(Sequence s, Where where = Where::current()) const {
+        const detail::Caller caller{where};
+        return table().altered_from(s);
+    }
+
     /// Removes positions [begin, end) of s and closes the gap: later tokens move down by end - begin, and their keys
     /// are rotated (enqueued). With `to_end`, nothing is left to move. Shared cells are copied before they are rotated,
     /// so other sequences keep theirs. Refuses with `cannot_shift` if tokens would have to move under `DisabledShift`,
-    /// and with `full` if there is no room for the copies. Tokens that only a schedule kept count as used there, even
-    /// if the removal ends that schedule. Unless positions may have gaps, also with `cannot_resume` if the next token
-    /// of s would then see positions that are not kept. A negative or reversed range is a violation. Throws
-    /// `std::bad_alloc`, with nothing changed, if there is no memory for the lists of this work. A backend that throws
-    /// while it moves or rotates keys ends the process, because bookkeeping and data would disagree.
+    /// and with `full` if there is no room for the copies. Unless positions may have gaps, also with `cannot_resume` if
+    /// the next token of s would then see positions that are not kept. A negative or reversed range is a violation.
+    /// Throws `std::bad_alloc`, with nothing changed, if there is no memory for the lists of this work. A backend that
+    /// throws while it moves or rotates keys ends the process, because bookkeeping and data would disagree.
     ///
     /// O(64-cell words of the removed and the moved tokens + cells / 8192); at worst, O(tokens + cells / 8192). Copies
     /// also need cells, as a batch in `begin` does. In each layer, every key is rotated or copied once at most.
@@ -368,12 +381,6 @@ public:
     void visit_cells(Sequence s, F&& f, Where where = Where::current()) const {
         runs(s, where).for_each(Position{0}, to_end, std::forward<F>(f));
     }
-    /// The same for each snapshot that is in place. Sequences may own its cells, too. O(runs of all snapshots).
-    template <class F>
-    void visit_kept_cells(F&& f, Where where = Where::current()) const {
-        for (const detail::KeptCells* kept : table(where).snapshots().in_place())
-            kept->runs.for_each(Position{0}, to_end, f);
-    }
 
     /// With `layers` and `each_layer`, however it was given.
     const CacheShape& shape(Where where = Where::current()) const { return state(where).shape; }
@@ -416,7 +423,9 @@ public:
     Pass finish(Opening&& opening);
     Attempt<op::CopyPrefix> prepare(const op::CopyPrefix& copy) {
         state().expect_no_pass("copy_prefix");
-        return {copy, state().book.prepare_copy_prefix(copy.from, copy.to, copy.end)};
+        const Result<bool> can = state().book.prepare_copy_prefix(copy.from, copy.to, copy.end);
+        if (!can) return can.error();
+        return {copy, *can};
     }
     void finish(op::CopyPrefix&& copy) noexcept;
     Attempt<detail::Removal> prepare(const op::Remove& remove);

@@ -5,6 +5,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/book/kept_cells.hpp>
 #include <cellar/memory/two_phase.hpp>
 
 #include <cstdint>
@@ -37,6 +38,14 @@ public:
     /// Cells that no sequence owns, but snapshots of prefix trees, which give them up when they are asked to: see
     /// `PrefixTree::evictable`, which leaves out what is pinned. O(1).
     Cell evictable_cells(Where where = Where::current()) const { return own().table(where).evictable(); }
+
+    /// Calls f(position, cell, count) for the runs of each snapshot that is in place, as `Cache::visit_cells` does for
+    /// a sequence. Sequences may own its cells, too. O(runs of all snapshots).
+    template <class F>
+    void visit_kept_cells(F&& f, Where where = Where::current()) const {
+        for (const detail::KeptCells* kept : own().table(where).snapshots().in_place())
+            kept->runs.for_each(Position{0}, to_end, f);
+    }
 
     /// Sets cells aside for the next `tokens` tokens of s, beyond what s has, in place of an earlier promise: `begin`
     /// does not refuse these with `full`. Refuses with `full` if too few cells are free. What s gives up (in a `drop`,

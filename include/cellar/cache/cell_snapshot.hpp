@@ -8,6 +8,7 @@
 #include <cellar/memory/kept_snapshot.hpp>
 
 #include <cstdint>
+#include <utility>
 
 namespace cellar {
 
@@ -28,6 +29,16 @@ public:
 
     /// How many tokens it owns.
     std::int32_t tokens(const Where& where = Where::current()) const { return kept(where).rows(); }
+
+    /// Calls f(position, cell, count) for its tokens, in the order of positions: positions [position, position + count)
+    /// lie in cells [cell, cell + count); or, if it is offloaded, in these rows of its data. O(runs).
+    template <class F>
+    void visit_cells(F&& f, const Where& where = Where::current()) const {
+        kept(where).runs.for_each(Position{0}, to_end, std::forward<F>(f));
+    }
+
+    /// As `Cache::altered_from`, of what it owns.
+    Position altered_from(const Where& where = Where::current()) const { return kept(where).altered; }
 
     /// What it owns in this table; a violation if it is of another one.
     Kept& kept_in(const detail::KeptTable& table, const char* operation) const {

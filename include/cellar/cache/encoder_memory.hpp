@@ -95,7 +95,7 @@ public:
                            "write: an input of sequence ", input.sequence, ", expected 0 to ", sequences() - 1);
             count += input.tokens;
         }
-        if (count > limits().batch) return Reason::batch_too_long;
+        if (count > limits().batch) return detail::batch_too_long(count, limits().batch);
         positions_.clear();
         sequences_.clear();
         for (const EncoderInput& input : inputs) {

@@ -109,9 +109,9 @@ public:
     /// index lists. The first call of a pass brings the rows up to date: O(tokens), plus the cells that were added or
     /// left the window since the last call. Changes elsewhere in a sequence, such as `remove`, rebuild its row from
     /// there on, and `defragment` rebuilds all rows. If a row outgrows the table (see `Cache::reserve_lists`), all rows
-    /// get the length of the longest: may throw `std::bad_alloc`, and more than 2^31 - 1 entries for all sequences are
-    /// a violation. The lists are valid until the memory's next pass asks for its own. A reserved pass has
-    /// no rows.
+    /// get the length of the longest: may throw `std::bad_alloc`, as it does if all sequences together have more than
+    /// 2^31 - 1 entries, because kernels count them in 32 bits. The lists are valid until the memory's next pass asks
+    /// for its own. A reserved pass has no rows.
     ///
     /// A backend that writes lists has them in its own memory. The call then enqueues the upload of what changed since
     /// the last one, 8 bytes an entry, in one copy and one kernel for each 32768 entries. See `CellLists`.

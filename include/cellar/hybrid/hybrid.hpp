@@ -124,7 +124,7 @@ public:
 
     /// `to` gives up what it has and shares what all members keep of `from` below position `end`; from `next(from)`
     /// on, also inputs that wait for the next token. No data moves. Refuses with `cannot_rewind` if a recurrent member
-    /// keeps no state there.
+    /// keeps no state there, and with `cannot_resume` as `Cache` does.
     Result<void> copy_prefix(Sequence from, Sequence to, Position end, Where where = Where::current()) {
         return detail::perform(*this, op::CopyPrefix{from, to, end}, where);
     }
@@ -149,6 +149,14 @@ public:
             members_.for_each([&](const auto& m) { p = m.resumable_prefix(s, p); });
             if (p == before) return p;
         }
+    }
+
+    /// The least of what the members answer: see `Cache::altered_from`.
+    Position altered_from(Sequence s, Where where = Where::current()) const {
+        const detail::Caller caller{where};
+        Position altered = to_end;
+        members_.for_each([&](const auto& m) { altered = std::min(altered, detail::altered_from(m, s)); });
+        return altered;
     }
 
     /// Removes positions [begin, end) of s in all members, and closes the gap. From `next(s)` on, it changes nothing,

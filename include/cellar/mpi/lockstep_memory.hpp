@@ -106,7 +106,7 @@ public:
         return perform(op::Remove{s, begin, end, rotate_by}, where);
     }
 
-    /// Not collective, as the next two: answers from this rank's bookkeeping, which is that of all ranks.
+    /// Not collective, as the next three: answers from this rank's bookkeeping, which is that of all ranks.
     Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         return memory_.next(s);
@@ -114,6 +114,10 @@ public:
     bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         return memory_.can_resume(s, p);
+    }
+    Position altered_from(Sequence s, const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return detail::altered_from(memory_, s);
     }
     Position resumable_prefix(Sequence s, Position p,
                               const std::source_location& where = std::source_location::current()) const {

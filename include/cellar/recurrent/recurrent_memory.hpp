@@ -97,7 +97,7 @@ public:
     Result<Pass> begin(Sequence s, std::int32_t count, Where where = Where::current()) {
         const detail::Caller caller{where};
         const Position first = next(s);
-        if (count > limits().batch) return Reason::batch_too_long;
+        if (count > limits().batch) return detail::batch_too_long(count, limits().batch);
         return begin(detail::next_tokens(state().next_tokens, s, first, count));
     }
 

@@ -53,12 +53,13 @@ public:
         runs.for_each(Position{0}, to, [&](Position position, Cell, std::int32_t n) {
             for (std::int32_t i = 0; i < n; ++i) add(position.value + i);
         });
-        const bool is_ahead = kind_ == stored_cache;
+        const bool is_ahead = is_cache();
         for (std::int32_t next = state_.book.next(s).value; is_ahead && next < to.value; ++next) add(next);
         const bool is_window = is_ahead && to.value > 0 && oldest.value > window.sinks(); // as prepare_keep
         const std::size_t before = stored.arrays.size();
-        save(KeptCells{Position{0}, to, is_window, 0}, std::make_shared<RowPositions>(runs, std::move(list)), prefix,
-             stored);
+        KeptCells kept{Position{0}, to, is_window, 0};
+        if (const Position altered = state_.book.table().altered_from(s); altered < to) kept.altered = altered;
+        save(kept, std::make_shared<RowPositions>(runs, std::move(list)), prefix, stored);
         for (std::size_t i = before; i < stored.arrays.size(); ++i) stored.arrays[i].comes_later = is_ahead;
     }
 
@@ -78,7 +79,7 @@ public:
             return Problem{"its keys are rotated in other pairs of elements than those of this cache"};
         RowPositions::List positions;
         if (auto made = make_kept(source, prefix, positions, kept); !made) return made;
-        if (kind_ == stored_cache && !state_.book.can_restore(*kept, kept->to))
+        if (is_cache() && !state_.book.can_restore(*kept, kept->to))
             return Problem{"its snapshot lacks positions that the window of this cache sees"};
         if (load.to == LoadTo::host) {
             rows.reset(new Rows{state_.backend, state_.stores, static_cast<std::int64_t>(n), OffloadTo::host});
@@ -98,6 +99,7 @@ private:
         stored.numbers.emplace_back(prefix + "from", kept.from.value);
         stored.numbers.emplace_back(prefix + "to", kept.to.value);
         stored.numbers.emplace_back(prefix + "is_window", kept.is_window ? 1 : 0);
+        if (is_cache() && kept.altered != to_end) stored.numbers.emplace_back(prefix + "altered", kept.altered.value);
         if (state_.rotation != 0) stored.numbers.emplace_back(prefix + "rotation", state_.rotation);
         StoredArray list{prefix + "positions", StoredFormat::i32(), {positions->size()}};
         list.set_host_rows([positions] { return positions->list().data(); });
@@ -107,6 +109,8 @@ private:
         if (kept.is_offloaded()) return set_offloaded_rows(static_cast<Rows&>(*kept.data), stored.arrays, before);
         set_cells(positions, stored.arrays, before);
     }
+
+    bool is_cache() const { return kind_ == stored_cache; } // not of inputs
 
     // Those that have memory of their own.
     std::int64_t layers() const { return static_cast<std::int64_t>(state_.stores.size()); }
@@ -165,14 +169,15 @@ private:
     // `tokens`: how many the source has.
     Checked<void> check_numbers(const StoredSource& source, const std::string& prefix, std::uint64_t& tokens) const {
         if (source.number(prefix + "kind") != kind_)
-            return Problem{kind_ == stored_cache ? "it has no snapshot of a cache"
-                                                 : "it has no snapshot of an encoder memory"};
+            return Problem{is_cache() ? "it has no snapshot of a cache" : "it has no snapshot of an encoder memory"};
         const auto from = source.number(prefix + "from");
         const auto to = source.number(prefix + "to");
         const auto is_window = source.number(prefix + "is_window");
         const auto shape = source.shape(prefix + "positions");
         if (!from || !to || !is_window || !shape || shape->size() != 1 || *from < 0 || *to < *from || *to > INT32_MAX)
             return Problem{"its snapshot has no valid range of positions"};
+        if (const auto altered = source.number(prefix + "altered"); altered && (*altered < *from || *altered >= *to))
+            return Problem{"its snapshot is altered from a position on that it does not have"};
         tokens = (*shape)[0];
         if (tokens > static_cast<std::uint64_t>(INT32_MAX)) return Problem{"its snapshot has too many tokens"};
         return check_layers(source.number(prefix + "layers"), layers());
@@ -194,6 +199,8 @@ private:
             runs += i == 0 || positions[i] != before + 1 ? 1 : 0;
         }
         kept.reset(new KeptCells{Position{from}, Position{to}, *source.number(prefix + "is_window") != 0, runs});
+        if (const auto altered = source.number(prefix + "altered"))
+            kept->altered = Position{static_cast<std::int32_t>(*altered)};
         for (std::size_t i = 0, end = 0; i < positions.size(); i = end) {
             for (end = i + 1; end < positions.size() && positions[end] == positions[end - 1] + 1;) ++end;
             kept->runs.insert(Position{positions[i]}, static_cast<Cell>(i), static_cast<std::int32_t>(end - i));

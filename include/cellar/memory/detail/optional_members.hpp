@@ -7,6 +7,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <type_traits>
 
 namespace cellar::detail {
 
@@ -107,6 +108,13 @@ bool counts_tokens(const M& m) {
     return true;
 }
 
+/// From this position of s on, what it has may differ from what a prefill of its tokens gives. Without it, `to_end`.
+template <class M>
+Position altered_from(const M& m, Sequence s) {
+    if constexpr (requires { m.altered_from(s); }) return m.altered_from(s);
+    return to_end;
+}
+
 /// Calls f for each member of a hybrid, or for the memory itself.
 template <class M, class F>
 void for_each_member(const M& m, F f) {
@@ -115,6 +123,23 @@ void for_each_member(const M& m, F f) {
     } else {
         f(m);
     }
+}
+
+/// True if s is empty: its next token has position 0, and it has no inputs of an encoder. So it is at first, and after
+/// `remove` of all. A sequence whose window has forgotten all tokens is not empty.
+template <class M>
+bool is_empty(const M& m, Sequence s) {
+    if (m.next(s).value != 0) return false;
+    if constexpr (requires { m.memory(); }) return is_empty(m.memory(), s); // in lockstep with those of other ranks
+    bool empty = true;
+    for_each_member(m, [&]<class Member>(const Member& member) {
+        if constexpr (requires { member.tokens(s); }) {
+            empty = empty && member.tokens(s) == 0;
+        } else if constexpr (!std::is_same_v<Member, M>) {
+            empty = empty && is_empty(member, s); // a hybrid, too
+        }
+    });
+    return empty;
 }
 
 /// Which layer of the model is visited, for the messages of cellar's own passes.

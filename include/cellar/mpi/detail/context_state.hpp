@@ -80,7 +80,7 @@ struct ContextState {
     /// Checks whether each sequence goes on from its last token and everything that it sees is kept, by all ranks
     /// together. The batch was checked.
     Result<void> check(const Batch& batch) {
-        if (batch.tokens() > cache.limits().batch) return Reason::batch_too_long;
+        if (batch.tokens() > cache.limits().batch) return batch_too_long(batch.tokens(), cache.limits().batch);
         touched.clear();
         return consecutive.check(
             batch, cache.sequences(),

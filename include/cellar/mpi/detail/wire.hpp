@@ -204,7 +204,7 @@ inline mpi::MpiError read_error(std::span<const std::byte> bytes, const char* op
     const auto reason = static_cast<mpi::MpiReason>(in.number<std::uint32_t>());
     const auto refusal = in.number<Refusal>();
     const std::string text = in.text();
-    if (!in.is_done() || reason > mpi::MpiReason::failed || refusal.reason > Reason::shared_position)
+    if (!in.is_done() || reason > mpi::MpiReason::failed || refusal.reason > Reason::altered)
         return error_of_rank(mpi::MpiReason::malformed, operation, rank, {" gives no valid reason for its failure"});
     mpi::MpiError error = error_of_rank(reason, operation, rank, {": ", text});
     error.refusal = refusal;

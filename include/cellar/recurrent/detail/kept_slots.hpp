@@ -84,7 +84,9 @@ public:
 private:
     // Room for one more.
     Result<void> prepare_owner() {
-        if (std::ssize(in_place()) == limit_) return Reason::too_many_snapshots;
+        if (std::ssize(in_place()) == limit_)
+            return Refusal{
+                .reason = Reason::too_many_snapshots, .needed = std::int64_t{limit_} + 1, .available = limit_};
         reserve_in_place();
         return {};
     }
