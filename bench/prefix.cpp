@@ -145,7 +145,7 @@ void measure_attach(benchmark::State& state, std::int32_t nodes) {
     };
     measure(state, [&](Stopwatch& watch) {
         watch.start();
-        prompt.tree.attach(cellar::Sequence{1}, prompt.list);
+        prompt.tree.attach(cellar::Sequence{1}, prompt.list).value();
         watch.stop();
         leave();
         copies.start();
@@ -185,7 +185,7 @@ public:
                 prompts[user] = chat.size();
             }
             say(chat, 10 + below(200));
-            tree.attach(cellar::Sequence{0}, chat);
+            tree.attach(cellar::Sequence{0}, chat).value();
             compute(tree, std::span{chat}.first(prompts[user]));
             compute(tree, chat);
             say(chat, 20 + below(300)); // the answer

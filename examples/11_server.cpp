@@ -153,7 +153,7 @@ void Server::admit() {
 bool Server::enter(Request& request) {
     const Sequence s = request.sequence;
     const auto all_but_last = std::span{request.tokens}.first(request.tokens.size() - 1);
-    tree_.attach(s, all_but_last); // the longest prefix that any request has computed; no data moves
+    tree_.attach(s, all_but_last).value(); // the longest prefix that any request has computed; no data moves
     const std::int32_t missing = static_cast<std::int32_t>(request.end) - done(request);
     const bool has_room =
         policy_ == Policy::promise ? with_room([&] { return memory_.promise(s, missing); }) : room() >= ahead(request);

@@ -65,10 +65,12 @@ public:
 
     int match(std::span<const int> tokens) const override { return tree_.match(tokens).length; }
     int attach(int text, std::span<const int> tokens) override {
-        return tree_.attach(cellar::Sequence{text}, tokens).length;
+        return tree_.attach(cellar::Sequence{text}, tokens).value().length;
     }
     void keep(int text, std::span<const int> tokens) override {
-        expect(tree_.insert(cellar::Sequence{text}, tokens), "keep a text");
+        const cellar::Result<void> kept = tree_.insert(cellar::Sequence{text}, tokens);
+        if (!kept && kept.error() == cellar::Reason::altered) return; // after a shift, it is for nobody else
+        expect(kept, "keep a text");
     }
 
     void save(const std::string& path, int text, const cellar::SaveOptions& options) override {

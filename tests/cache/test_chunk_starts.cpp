@@ -204,7 +204,7 @@ TEST_CASE("a prefix that ends at the start of a chunk is attached, though nothin
     const std::vector<std::int32_t> tokens{1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
     REQUIRE(cache.rewind(Sequence{0}, Position{4}));
     REQUIRE(tree.insert(Sequence{0}, std::span{tokens}.first(4)));
-    CHECK(tree.attach(Sequence{1}, tokens).length == 4);
+    CHECK(tree.attach(Sequence{1}, tokens).value().length == 4);
     CHECK(goes_on_at_4(cache, 1));
     CHECK(tree.match(std::span{tokens}.first(3)).length == 0);
 }

@@ -294,7 +294,7 @@ TEST_CASE("a hybrid forms pages in its members with cells of tokens") {
     pass.commit();
     const List tokens(20, 7);
     REQUIRE(tree.insert(alice, tokens));
-    REQUIRE(tree.attach(Sequence{1}, tokens).length == 20);
+    REQUIRE(tree.attach(Sequence{1}, tokens).value().length == 20);
     CHECK(memory.member<Full>().statistics().shared == 20); // of the tree and Alice; the others share 16
     CHECK(memory.member<Full>().cells_freed_by(Sequence{1}) == 4);
     CHECK(tree.evictable() == 0);
@@ -314,7 +314,7 @@ TEST_CASE("prompts that a tree has, of any length and from several users, are at
         List list(earlier.begin(), earlier.begin() + below(static_cast<int>(earlier.size()) + 1));
         for (int more = 1 + below(60); more > 0; --more) list.push_back(below(3));
         if (list.size() > 250) list.resize(250);
-        const int had = tree.attach(s, std::span{list}.first(list.size() - 1)).length;
+        const int had = tree.attach(s, std::span{list}.first(list.size() - 1)).value().length;
         numbers::Numbers tokens;
         for (std::size_t i = static_cast<std::size_t>(had); i < list.size(); ++i)
             tokens.push_back({s.value, static_cast<int>(i), static_cast<float>(list[i])});

@@ -447,8 +447,8 @@ TEST_CASE("a tree of prefixes evicts instead of offloading") {
         REQUIRE(twins.books.remove(s, Position{0}, to_end));
         std::vector<std::int32_t> tokens;
         for (int n = random_between(random, 1, 12); n > 0; --n) tokens.push_back(random_between(random, 1, 3));
-        const PrefixMatch match = bookkeeping.attach(s, tokens);
-        CHECK(match == tree.attach(s, tokens));
+        const PrefixMatch match = bookkeeping.attach(s, tokens).value();
+        CHECK(match == tree.attach(s, tokens).value());
         Numbers rest;
         for (auto p = static_cast<std::size_t>(match.length); p < tokens.size(); ++p)
             rest.push_back({s.value, static_cast<int>(p), static_cast<float>(100 * tokens[p])});

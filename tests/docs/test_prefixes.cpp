@@ -52,7 +52,7 @@ TEST_CASE("prefixes that several users share") {
     // Computes the tokens that are new, as sequence s. Returns how many these are.
     const auto serve = [&](Sequence s, const std::vector<std::int32_t>& tokens) -> Result<std::int32_t> {
         const auto before_last = std::span{tokens}.first(tokens.size() - 1); // the model's output for it is needed
-        const PrefixMatch match = tree.attach(s, before_last);
+        const PrefixMatch match = tree.attach(s, before_last).value();
         const auto count = static_cast<std::int32_t>(tokens.size()) - match.length;
         auto pass = tree.begin(s, count); // evicts old prefixes if the cache is full
         if (!pass) return pass.error();
@@ -104,7 +104,7 @@ TEST_CASE("prefixes that are offloaded") {
     cellar::PrefixTree tree{cache, {.offloaded_bytes = std::int64_t{1} << 30}};
     // [/host]
     const auto serve = [&](const List& tokens) {
-        const PrefixMatch match = tree.attach(Sequence{0}, std::span{tokens}.first(tokens.size() - 1));
+        const PrefixMatch match = tree.attach(Sequence{0}, std::span{tokens}.first(tokens.size() - 1)).value();
         auto pass = tree.begin(BatchBuilder{Sequence{0}, cache.next(Sequence{0}),
                                             static_cast<std::int32_t>(tokens.size()) - match.length});
         REQUIRE(pass);

@@ -15,7 +15,7 @@ std::int32_t use_prefixes(Memory& memory) {
     cellar::PrefixTree<Memory> tree{memory, {.offloaded_bytes = 1 << 20}};
     const std::vector<std::int32_t> tokens{1, 2, 3};
     if (!tree.insert(cellar::Sequence{0}, tokens)) return 0;
-    return tree.attach(cellar::Sequence{1}, tokens).length;
+    return tree.attach(cellar::Sequence{1}, tokens).value().length;
 }
 
 template <class Layout, class Window, class Shift>

@@ -82,7 +82,8 @@ Result<void> use_prefixes(M& memory) {
     if (memory.next(Sequence{0}) == Position{1})
         if (const Result<void> inserted = tree.insert(Sequence{0}, tokens); !inserted) return inserted;
     const PrefixPin pin = tree.pin(tokens);
-    if (tree.match(tokens) != tree.attach(Sequence{0}, tokens) || !audit(tree).empty()) return Reason::cannot_resume;
+    if (tree.match(tokens) != tree.attach(Sequence{0}, tokens).value() || !audit(tree).empty())
+        return Reason::cannot_resume;
     if (const auto pass = tree.begin(BatchBuilder{Sequence{0}, memory.next(Sequence{0})}); !pass) return pass.error();
     tree.clear();
     return {};

@@ -212,7 +212,7 @@ TEST_CASE("violations name the caller's line: prefix trees") {
     const std::vector<std::int32_t> tokens{1};
     check_here([&] { PrefixTree(cache, {.usefulness = nullptr}); });
     PrefixTree tree{cache};
-    check_here([&] { (void)tree.attach(Sequence{5}, tokens); });
+    check_here([&] { (void)tree.attach(Sequence{5}, tokens).value(); });
     check_here([&] { (void)tree.insert(Sequence{0}, tokens); });
     check_here([&] { (void)tree.begin(wrong); });
     const PrefixTree moved{std::move(tree)};

@@ -31,7 +31,7 @@ template <class Tree>
 int feed(Tree& tree, Sequence s, std::span<const std::int32_t> text) {
     auto& memory = tree.memory();
     if (!memory.remove(s, Position{0}, to_end)) return -1;
-    const int found = static_cast<int>(tree.attach(s, text.first(text.size() - 1)).length);
+    const int found = static_cast<int>(tree.attach(s, text.first(text.size() - 1)).value().length);
     auto pass = tree.begin(BatchBuilder{s, memory.next(s), static_cast<std::int32_t>(text.size()) - found});
     if (!pass) return -2;
     pass->mark_put(0);

@@ -99,7 +99,7 @@ TEST_CASE("the page's prefix goes from one tree to another") {
         // [send_prefix]
         std::int32_t there = 0; // how many of these tokens the other tree has
         MPI_Recv(&there, 1, MPI_INT32_T, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        static_cast<void>(tree.attach(scratch, text));
+        static_cast<void>(tree.attach(scratch, text).value());
         auto prefix = memory.snapshot(scratch, Position{there});
         REQUIRE(memory.remove(scratch, Position{0}, to_end));
         if (const auto sent = mpi::send(comm, 1, memory, *prefix).wait(); !sent) FAIL(sent.error().message);
@@ -108,7 +108,7 @@ TEST_CASE("the page's prefix goes from one tree to another") {
     } else if (comm.rank() == 1) {
         compute(2);
         // [receive_prefix]
-        const std::int32_t here = tree.attach(scratch, text).length;
+        const std::int32_t here = tree.attach(scratch, text).value().length;
         MPI_Send(&here, 1, MPI_INT32_T, 0, 0, MPI_COMM_WORLD);
         if (const auto received = mpi::receive(comm, 0, memory, scratch).wait(); !received)
             FAIL(received.error().message);

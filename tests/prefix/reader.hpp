@@ -113,7 +113,7 @@ std::string lacks(M& memory, int s, const List& list) {
 /// s computes these tokens as a server would: what the tree has, is not computed again. Then they are inserted.
 template <class M>
 PrefixMatch serve(PrefixTree<M>& tree, int s, const List& list, std::uint64_t salt = 0) {
-    const PrefixMatch match = tree.attach(Sequence{s}, list, salt);
+    const PrefixMatch match = tree.attach(Sequence{s}, list, salt).value();
     CHECK(lacks(tree.memory(), s, first(match.length, list)) == "");
     CHECK(compute(tree, s, list));
     CHECK(lacks(tree.memory(), s, list) == "");

@@ -27,13 +27,13 @@ TEST_CASE("a window is attached where it is complete") {
     PrefixTree tree{memory};
     serve(tree, 0, question); // the tree has positions 19 to 24
     CHECK(tree.match(question + List{1}) == PrefixMatch{25, 25});
-    CHECK(tree.attach(Sequence{1}, question + List{1}) == PrefixMatch{25, 25});
+    CHECK(tree.attach(Sequence{1}, question + List{1}).value() == PrefixMatch{25, 25});
     CHECK(lacks(memory, 1, question) == "");
     CHECK(tree.match(first(24, question)) == PrefixMatch{24, 24});
-    CHECK(tree.attach(Sequence{2}, first(23, question) + List{1}) == PrefixMatch{23, 23});
+    CHECK(tree.attach(Sequence{2}, first(23, question) + List{1}).value() == PrefixMatch{23, 23});
     CHECK(lacks(memory, 2, first(23, question)) == "");
     CHECK(tree.match(other_question) == PrefixMatch{0, 20}); // needs position 16
-    CHECK(tree.attach(Sequence{3}, other_question) == PrefixMatch{0, 20});
+    CHECK(tree.attach(Sequence{3}, other_question).value() == PrefixMatch{0, 20});
     CHECK(memory.next(Sequence{3}) == Position{0});
 }
 
@@ -43,8 +43,8 @@ TEST_CASE("a window that has forgotten nothing is attached anywhere, and divided
     serve(tree, 0, numbers(0, 6));
     CHECK(serve(tree, 1, numbers(0, 3) + numbers(50, 10)).length == 3);
     CHECK(tree.statistics().snapshots == 3);
-    CHECK(tree.attach(Sequence{2}, numbers(0, 6)).length == 6);
-    CHECK(tree.attach(Sequence{3}, numbers(0, 3)).length == 3);
+    CHECK(tree.attach(Sequence{2}, numbers(0, 6)).value().length == 6);
+    CHECK(tree.attach(Sequence{3}, numbers(0, 3)).value().length == 3);
     CHECK(lacks(memory, 2, numbers(0, 6)) == "");
 }
 
@@ -62,7 +62,7 @@ TEST_CASE("what a window has forgotten is not inserted, and not divided") {
     CHECK(tree.match(numbers(0, 4)) == PrefixMatch{0, 4});
     CHECK(serve(tree, 2, numbers(0, 4) + List{9}).length == 0); // keeps its own at 4, where they part
     CHECK(tree.match(numbers(0, 4)) == PrefixMatch{4, 4});
-    CHECK(tree.attach(Sequence{3}, numbers(0, 6)) == PrefixMatch{6, 6});
+    CHECK(tree.attach(Sequence{3}, numbers(0, 6)).value() == PrefixMatch{6, 6});
     CHECK(lacks(memory, 3, numbers(0, 6)) == "");
 }
 
@@ -76,7 +76,7 @@ TEST_CASE("a scheduled prefix of a hybrid is inserted, though its window has pas
     REQUIRE(tree.insert(Sequence{1}, first(18, list)));
     CHECK(audit(tree) == "");
     CHECK_FALSE(memory.can_resume(Sequence{1}, Position{18})); // the schedule has ended
-    CHECK(tree.attach(Sequence{2}, list) == PrefixMatch{18, 18});
+    CHECK(tree.attach(Sequence{2}, list).value() == PrefixMatch{18, 18});
     CHECK(lacks(memory, 2, first(18, list)) == "");
 }
 
@@ -86,8 +86,8 @@ TEST_CASE("a recurrent state is attached at exactly its position") {
     serve(tree, 0, question);
     CHECK(tree.match(question + List{1}) == PrefixMatch{25, 25});
     CHECK(serve(tree, 1, question + List{1}) == PrefixMatch{25, 25});
-    CHECK(tree.attach(Sequence{2}, first(24, question)) == PrefixMatch{0, 24});
-    CHECK(tree.attach(Sequence{2}, other_question) == PrefixMatch{0, 20});
+    CHECK(tree.attach(Sequence{2}, first(24, question)).value() == PrefixMatch{0, 24});
+    CHECK(tree.attach(Sequence{2}, other_question).value() == PrefixMatch{0, 20});
     REQUIRE(compute(memory, 2, prompt));
     REQUIRE(tree.insert(Sequence{2}, prompt));
     CHECK(audit(tree) == "");
@@ -118,7 +118,7 @@ TEST_CASE("a point where lists part gets a snapshot when it is inserted") {
     CHECK(tree.statistics().nodes == 3);
     CHECK(serve(tree, 3, third_question) == PrefixMatch{20, 20});
     leave(tree, 0);
-    CHECK(tree.attach(Sequence{0}, other_question) == PrefixMatch{27, 27});
+    CHECK(tree.attach(Sequence{0}, other_question).value() == PrefixMatch{27, 27});
 }
 
 TEST_CASE("a hybrid is attached at the deepest point that all members can restore") {
@@ -128,11 +128,11 @@ TEST_CASE("a hybrid is attached at the deepest point that all members can restor
     REQUIRE(tree.insert(Sequence{0}, prompt));
     serve(tree, 1, question);
     CHECK(tree.match(first(24, question)) == PrefixMatch{20, 24});
-    CHECK(tree.attach(Sequence{2}, first(24, question)) == PrefixMatch{20, 24});
+    CHECK(tree.attach(Sequence{2}, first(24, question)).value() == PrefixMatch{20, 24});
     CHECK(lacks(memory, 2, prompt) == "");
     CHECK(serve(tree, 3, other_question) == PrefixMatch{20, 20});
     leave(tree, 2);
-    CHECK(tree.attach(Sequence{2}, question) == PrefixMatch{25, 25});
+    CHECK(tree.attach(Sequence{2}, question).value() == PrefixMatch{25, 25});
     CHECK(lacks(memory, 2, question) == "");
     CHECK(audit(memory.member<toy::Full>()) == "");
 }
@@ -148,7 +148,7 @@ TEST_CASE("the snapshots of a chat follow one another, and each owns only what i
     }
     CHECK(memory.member<toy::Full>().statistics().free == 10);
     CHECK(memory.member<toy::Full>().statistics().shared == 0);
-    CHECK(tree.attach(Sequence{3}, chat) == PrefixMatch{50, 50});
+    CHECK(tree.attach(Sequence{3}, chat).value() == PrefixMatch{50, 50});
     CHECK(lacks(memory, 3, chat) == "");
 }
 
@@ -162,9 +162,9 @@ TEST_CASE("a hybrid that has forgotten nothing is attached anywhere, and divided
     CHECK(memory.member<toy::Sliding>().statistics().free == 100 - 25 - 7);
     CHECK(serve(tree, 2, first(10, prompt)) == PrefixMatch{10, 10});
     for (int s = 0; s < 3; ++s) leave(tree, s);
-    CHECK(tree.attach(Sequence{0}, question) == PrefixMatch{25, 25});
+    CHECK(tree.attach(Sequence{0}, question).value() == PrefixMatch{25, 25});
     CHECK(lacks(memory, 0, question) == "");
-    CHECK(tree.attach(Sequence{1}, other_question) == PrefixMatch{27, 27});
+    CHECK(tree.attach(Sequence{1}, other_question).value() == PrefixMatch{27, 27});
     CHECK(lacks(memory, 1, other_question) == "");
 }
 
@@ -175,7 +175,7 @@ TEST_CASE("a hybrid with a window that has moved on is not divided") {
     CHECK(serve(tree, 1, other_question) == PrefixMatch{0, 20}); // the window lacks what it needs there
     CHECK(tree.statistics().snapshots == 2);
     for (int s = 0; s < 2; ++s) leave(tree, s);
-    CHECK(tree.attach(Sequence{0}, question) == PrefixMatch{25, 25});
+    CHECK(tree.attach(Sequence{0}, question).value() == PrefixMatch{25, 25});
     CHECK(lacks(memory, 0, question) == "");
 }
 
@@ -189,9 +189,9 @@ TEST_CASE("a hybrid that cannot be divided keeps both branches whole") {
     CHECK(serve(tree, 2, prompt) == PrefixMatch{0, 20}); // the point where they part
     CHECK(serve(tree, 3, question + List{1}) == PrefixMatch{25, 25});
     for (int s = 0; s < 4; ++s) leave(tree, s);
-    CHECK(tree.attach(Sequence{0}, other_question) == PrefixMatch{27, 27});
+    CHECK(tree.attach(Sequence{0}, other_question).value() == PrefixMatch{27, 27});
     CHECK(lacks(memory, 0, other_question) == "");
-    CHECK(tree.attach(Sequence{1}, third_question) == PrefixMatch{20, 20});
+    CHECK(tree.attach(Sequence{1}, third_question).value() == PrefixMatch{20, 20});
     CHECK(lacks(memory, 1, prompt) == "");
 }
 
@@ -234,7 +234,7 @@ TEST_CASE("a restoration that is refused or fails is a shorter prefix, or none")
         memory.refusals = refusals;
         memory.failures = failures;
         leave(tree, 1);
-        const PrefixMatch match = tree.attach(Sequence{1}, prompt);
+        const PrefixMatch match = tree.attach(Sequence{1}, prompt).value();
         CHECK(memory.next(Sequence{1}) == Position{match.length});
         CHECK(match.verified == 20);
         CHECK(audit(tree) == "");
@@ -270,7 +270,7 @@ TEST_CASE("where there are too many snapshots, the least useful one makes room")
     serve(tree, 0, question);
     serve(tree, 1, numbers(0, 9));
     leave(tree, 0);
-    CHECK(tree.attach(Sequence{0}, question).length == 25); // used later than the other one
+    CHECK(tree.attach(Sequence{0}, question).value().length == 25); // used later than the other one
     CHECK(serve(tree, 2, numbers(50, 9)).length == 0);
     CHECK(tree.statistics().evictions == 1);
     CHECK(tree.match(question).length == 25);
@@ -333,6 +333,23 @@ TEST_CASE("each member of a hybrid that has cells finds tokens that share a posi
     CHECK(of_window.insert(Sequence{0}, numbers(0, 8)).error() == shared);
 }
 
+TEST_CASE("a hybrid is altered where the first of its members is") {
+    using Window = cellar::Cache<StandardV<float>, SlidingWindow<4>, UnrotatedShift>;
+    using Whole = cellar::Cache<StandardV<float>, FullCausal, UnrotatedShift>;
+    const CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = 1};
+    const CacheLimits limits{.sequences = 2, .capacity = 50, .batch = 8};
+    Hybrid<Repeat<Window, Whole>, Window, Whole> both{2, Window{shape, limits, SlidingWindow<4>{{.retention = 8}}},
+                                                      Whole{shape, limits}};
+    PrefixTree tree{both};
+    REQUIRE(compute(both, 0, question));
+    CHECK(both.altered_from(Sequence{0}) == to_end);
+    REQUIRE(both.remove(Sequence{0}, Position{22}, Position{23}));
+    CHECK(both.altered_from(Sequence{0}) == Position{22});
+    CHECK(tree.insert(Sequence{0}, first(24, question)).error()
+          == Refusal{.reason = Reason::altered, .sequence = Sequence{0}});
+    CHECK(tree.statistics().nodes == 0);
+}
+
 TEST_CASE("the inputs of an encoder may share positions") {
     using Inputs = EncoderMemory<StandardV<float>>;
     Hybrid<Every<2, toy::Full, Inputs>, toy::Full, Inputs> memory{
@@ -348,7 +365,7 @@ TEST_CASE("the inputs of an encoder may share positions") {
     });
     pass.commit();
     CHECK(tree.insert(Sequence{0}, prompt));
-    CHECK(tree.attach(Sequence{1}, question).length == 20);
+    CHECK(tree.attach(Sequence{1}, question).value().length == 20);
     CHECK(memory.member<Inputs>().tokens(Sequence{1}) == 5);
 }
 
@@ -373,22 +390,22 @@ TEST_CASE("a prefix has no inputs of another user that wait behind it") {
     feed(0, 20);
     write(0, 20);
     CHECK(tree.insert(Sequence{0}, prompt)); // appends
-    CHECK(tree.attach(Sequence{1}, question).length == 20);
+    CHECK(tree.attach(Sequence{1}, question).value().length == 20);
     CHECK(memory.member<Inputs>().range(Sequence{1}) == PositionRange{Position{3}, Position{3}});
 
     feed(1, 5);
     write(1, 25);
     CHECK(tree.insert(Sequence{1}, question));
-    CHECK(tree.attach(Sequence{2}, other_question).length == 20);
+    CHECK(tree.attach(Sequence{2}, other_question).value().length == 20);
     feed(2, 7);
     write(2, 27);
     CHECK(tree.insert(Sequence{2}, other_question)); // forks
     REQUIRE(memory.remove(Sequence{0}, Position{0}, to_end));
-    CHECK(tree.attach(Sequence{0}, other_question).length == 27);
+    CHECK(tree.attach(Sequence{0}, other_question).value().length == 27);
     CHECK(memory.member<Inputs>().range(Sequence{0}) == PositionRange{Position{3}, Position{3}});
     REQUIRE(memory.remove(Sequence{0}, Position{0}, to_end));
     CHECK(tree.insert(Sequence{2}, first(23, other_question))); // divides
-    CHECK(tree.attach(Sequence{0}, question).length == 25);
+    CHECK(tree.attach(Sequence{0}, question).value().length == 25);
     CHECK(memory.member<Inputs>().range(Sequence{0}) == PositionRange{Position{3}, Position{3}});
 }
 

@@ -39,7 +39,7 @@ void serve_all(PrefixTree<M>& tree, const std::vector<List>& lists) {
 /// Has s attach this list, and checks that it has these tokens then.
 template <class M>
 void check_attached(PrefixTree<M>& tree, int s, const List& list, int length) {
-    CHECK(tree.attach(Sequence{s}, list).length == length);
+    CHECK(tree.attach(Sequence{s}, list).value().length == length);
     CHECK(lacks(tree.memory(), s, first(length, list)) == "");
     CHECK(audit(tree) == "");
 }
@@ -231,7 +231,7 @@ TEST_CASE("evict does not look at what prefixes that are offloaded need") {
         leave(tree, 0);
     }
     for (int n = 0; n < 50; ++n) {
-        CHECK(tree.attach(Sequence{0}, List{n}).length == 1);
+        CHECK(tree.attach(Sequence{0}, List{n}).value().length == 1);
         leave(tree, 0);
     }
     REQUIRE(compute(tree, 1, numbers(1000, 50)));
@@ -317,7 +317,7 @@ TEST_CASE("a prefix that is offloaded is divided there if the sequence has forgo
     serve_all(tree, {numbers(0, 8), numbers(5000, 13)});
     REQUIRE(tree.statistics().offloaded == 1);
     const std::int64_t bytes = tree.statistics().offloaded_bytes;
-    CHECK(tree.attach(Sequence{1}, numbers(0, 3)).length == 3);
+    CHECK(tree.attach(Sequence{1}, numbers(0, 3)).value().length == 3);
     REQUIRE(compute(tree, 1, numbers(0, 3) + numbers(70, 13)));
     REQUIRE(tree.insert(Sequence{1}, numbers(0, 3) + numbers(70, 13)));
     CHECK(audit(tree) == "");
@@ -336,7 +336,7 @@ TEST_CASE("without memory to divide a prefix that is offloaded, it stays whole")
     PrefixTree tree{memory, {.offloaded_bytes = 1000}};
     serve_all(tree, {topic(0), numbers(5000, 30)});
     const List other = first(4, topic(0)) + numbers(70, 3);
-    REQUIRE(tree.attach(Sequence{1}, other).length == 4);
+    REQUIRE(tree.attach(Sequence{1}, other).value().length == 4);
     REQUIRE(compute(tree, 1, other));
     const PrefixStatistics before = tree.statistics();
     const int failures = failures_of([&] { (void)tree.insert(Sequence{1}, other).has_value(); },
@@ -447,7 +447,7 @@ TEST_CASE("without memory to offload, prefixes are evicted, and without memory t
         REQUIRE(successes < 200);
         {
             const FailingAllocations failing{successes};
-            length = tree.attach(Sequence{1}, lists[2]).length;
+            length = tree.attach(Sequence{1}, lists[2]).value().length;
         }
         CHECK(lacks(memory, 1, first(length, lists[2])) == "");
         CHECK(audit(tree) == "");

@@ -132,7 +132,7 @@ private:
 
     void attach(int s, const List& list, std::uint64_t salt) {
         const PrefixMatch told = tree_.match(list, salt);
-        const PrefixMatch match = tree_.attach(cellar::Sequence{s}, list, salt);
+        const PrefixMatch match = tree_.attach(cellar::Sequence{s}, list, salt).value();
         const PrefixMatch expected_match = naive_.match(list, salt);
         const PrefixMatch expected = naive_.attach(s, list, salt);
         trace_.expect(match == expected, "attached ", match.length, " of ", match.verified, ", expected ",

@@ -6,6 +6,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,6 +21,8 @@ using namespace prefix_test;
 
 namespace {
 
+using Shifting = cellar::Cache<StandardV<float>, FullCausal, UnrotatedShift>;
+
 /// As often happens: a prompt, and questions behind it.
 const List prompt = numbers(100, 20);
 const List question = prompt + numbers(200, 5);
@@ -29,7 +34,7 @@ TEST_CASE("tokens that were inserted are attached, and nothing is computed again
     toy::Full memory = full(100);
     PrefixTree tree{memory};
     CHECK(serve(tree, 0, question) == PrefixMatch{0, 0});
-    CHECK(tree.attach(Sequence{1}, question) == PrefixMatch{25, 25});
+    CHECK(tree.attach(Sequence{1}, question).value() == PrefixMatch{25, 25});
     CHECK(lacks(memory, 1, question) == "");
     CHECK(memory.statistics().free == 75); // the cells are shared
     CHECK(&tree.memory() == &memory);
@@ -41,7 +46,7 @@ TEST_CASE("a prefix stays when the sequence that computed it is gone") {
     serve(tree, 0, question);
     leave(tree, 0);
     REQUIRE(compute(memory, 0, numbers(7, 30)));
-    CHECK(tree.attach(Sequence{1}, question).length == 25);
+    CHECK(tree.attach(Sequence{1}, question).value().length == 25);
     CHECK(lacks(memory, 1, question) == "");
     CHECK(audit(memory) == "");
 }
@@ -50,10 +55,10 @@ TEST_CASE("a memory that forgets nothing attaches a prefix up to any token") {
     toy::Full memory = full(100);
     PrefixTree tree{memory};
     serve(tree, 0, question);
-    CHECK(tree.attach(Sequence{1}, other_question) == PrefixMatch{20, 20});
+    CHECK(tree.attach(Sequence{1}, other_question).value() == PrefixMatch{20, 20});
     CHECK(lacks(memory, 1, prompt) == "");
-    CHECK(tree.attach(Sequence{2}, first(1, prompt)) == PrefixMatch{1, 1});
-    CHECK(tree.attach(Sequence{3}, numbers(0, 5)) == PrefixMatch{0, 0});
+    CHECK(tree.attach(Sequence{2}, first(1, prompt)).value() == PrefixMatch{1, 1});
+    CHECK(tree.attach(Sequence{3}, numbers(0, 5)).value() == PrefixMatch{0, 0});
     CHECK(memory.next(Sequence{3}) == Position{0});
 }
 
@@ -84,8 +89,8 @@ TEST_CASE("a list that ends within an edge divides it, and needs nothing of the 
     CHECK(tree.statistics().nodes == 2);
     leave(tree, 1);
     CHECK(memory.statistics().free == 75);
-    CHECK(tree.attach(Sequence{1}, question).length == 25);
-    CHECK(tree.attach(Sequence{2}, prompt).length == 20);
+    CHECK(tree.attach(Sequence{1}, question).value().length == 25);
+    CHECK(tree.attach(Sequence{2}, prompt).value().length == 20);
     CHECK(lacks(memory, 1, question) == "");
     CHECK(lacks(memory, 2, prompt) == "");
 }
@@ -106,21 +111,21 @@ TEST_CASE("a sequence may have more tokens than are inserted") {
     PrefixTree tree{memory};
     REQUIRE(compute(memory, 0, question));
     REQUIRE(tree.insert(Sequence{0}, prompt));
-    CHECK(tree.attach(Sequence{1}, question) == PrefixMatch{20, 20});
+    CHECK(tree.attach(Sequence{1}, question).value() == PrefixMatch{20, 20});
 }
 
 TEST_CASE("prefixes with different salts never match") {
     toy::Full memory = full(100);
     PrefixTree tree{memory};
     serve(tree, 0, question, 1);
-    CHECK(tree.attach(Sequence{1}, question) == PrefixMatch{0, 0});
-    CHECK(tree.attach(Sequence{1}, question, 2) == PrefixMatch{0, 0});
+    CHECK(tree.attach(Sequence{1}, question).value() == PrefixMatch{0, 0});
+    CHECK(tree.attach(Sequence{1}, question, 2).value() == PrefixMatch{0, 0});
     CHECK(tree.match(question, 2) == PrefixMatch{0, 0});
     CHECK(tree.pin(question, 2).length() == 0);
     serve(tree, 2, question, UINT64_MAX);
     CHECK(tree.statistics().nodes == 2);
-    CHECK(tree.attach(Sequence{1}, question, 1).length == 25);
-    CHECK(tree.attach(Sequence{3}, question, UINT64_MAX).length == 25);
+    CHECK(tree.attach(Sequence{1}, question, 1).value().length == 25);
+    CHECK(tree.attach(Sequence{3}, question, UINT64_MAX).value().length == 25);
     CHECK(memory.statistics().free == 50);
 }
 
@@ -142,12 +147,12 @@ TEST_CASE("match says what attach would do, and does nothing") {
 TEST_CASE("the statistics count calls and tokens of attach") {
     toy::Full memory = full(100);
     PrefixTree tree{memory};
-    CHECK(tree.attach(Sequence{0}, question).length == 0);
+    CHECK(tree.attach(Sequence{0}, question).value().length == 0);
     REQUIRE(compute(memory, 0, question));
     REQUIRE(tree.insert(Sequence{0}, question));
-    CHECK(tree.attach(Sequence{1}, other_question).length == 20);
-    CHECK(tree.attach(Sequence{2}, prompt).length == 20);
-    CHECK(tree.attach(Sequence{3}, {}).length == 0); // asks for nothing
+    CHECK(tree.attach(Sequence{1}, other_question).value().length == 20);
+    CHECK(tree.attach(Sequence{2}, prompt).value().length == 20);
+    CHECK(tree.attach(Sequence{3}, {}).value().length == 0); // asks for nothing
     const PrefixStatistics statistics = tree.statistics();
     CHECK(statistics.misses == 1);
     CHECK(statistics.partial_hits == 1);
@@ -162,7 +167,7 @@ TEST_CASE("a node may have thousands of children") {
     PrefixTree tree{memory};
     for (int i = 0; i < 4000; ++i) {
         const List list{1, 1000 + i};
-        REQUIRE(tree.attach(Sequence{0}, list).length == (i > 0 ? 1 : 0));
+        REQUIRE(tree.attach(Sequence{0}, list).value().length == (i > 0 ? 1 : 0));
         REQUIRE(compute(memory, 0, list));
         REQUIRE(tree.insert(Sequence{0}, list));
         leave(tree, 0);
@@ -225,20 +230,94 @@ TEST_CASE("tokens that share a position are not inserted") {
     CHECK(tree.insert(Sequence{0}, numbers(0, 4)).error() == shared);
     CHECK(tree.statistics().nodes == 0);
     CHECK(tree.insert(Sequence{0}, numbers(0, 3))); // the tokens before them
-    CHECK(tree.attach(Sequence{1}, numbers(0, 8)).length == 3);
+    CHECK(tree.attach(Sequence{1}, numbers(0, 8)).value().length == 3);
     CHECK(memory.tokens(Sequence{1}) == 3);
     CHECK(audit(tree) == "");
+}
+
+TEST_CASE("a sequence whose gap was closed is not inserted until it goes back to where that was") {
+    Shifting memory{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = 4, .cells = 100, .batch = 8}};
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    tree.clear();
+    REQUIRE(memory.remove(Sequence{0}, Position{12}, Position{15}));
+    const List rest = first(12, question) + List{question.begin() + 15, question.end()};
+    const Refusal altered{.reason = Reason::altered, .sequence = Sequence{0}};
+    CHECK(tree.insert(Sequence{0}, rest).error() == altered);
+    CHECK(tree.insert(Sequence{0}, first(13, rest)).error() == altered);
+    CHECK(tree.statistics().nodes == 0);
+    CHECK(tree.match(rest).length == 0);
+    REQUIRE(memory.copy_prefix(Sequence{0}, Sequence{1}, to_end));
+    CHECK(tree.insert(Sequence{1}, rest).error() == Refusal{.reason = Reason::altered, .sequence = Sequence{1}});
+    CHECK(tree.insert(Sequence{0}, first(12, rest))); // the tokens before the gap
+    REQUIRE(memory.rewind(Sequence{0}, Position{12}));
+    REQUIRE(compute(memory, 0, rest));
+    CHECK(tree.insert(Sequence{0}, rest));
+    CHECK(tree.attach(Sequence{2}, rest).value().length == 22);
+    CHECK(memory.altered_from(Sequence{2}) == to_end);
+    CHECK(audit(tree) == "");
+}
+
+TEST_CASE("a sequence that is not empty is not attached to, and nothing changes") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    serve(tree, 0, prompt);
+    const PrefixStatistics before = tree.statistics();
+    const auto refused = tree.attach(Sequence{0}, question);
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error() == Refusal{.reason = Reason::not_empty, .sequence = Sequence{0}});
+    CHECK(tree.statistics().tokens_asked == before.tokens_asked);
+    CHECK(memory.tokens(Sequence{0}) == 20);
+}
+
+TEST_CASE("the nodes of a tree can be visited, parents first, with their tokens and what they keep") {
+    toy::Full memory = full(100);
+    PrefixTree tree{memory};
+    tree.visit([](const auto&) { FAIL("an empty tree has no nodes"); });
+    serve(tree, 0, question);
+    serve(tree, 1, other_question);
+    serve(tree, 2, numbers(500, 3), 7);
+    const PrefixPin pin = tree.pin(question);
+    struct Seen {
+        List path;
+        std::uint64_t salt;
+        int cells;
+        std::int64_t pins;
+    };
+    std::vector<Seen> seen;
+    std::vector<List> above;
+    std::as_const(tree).visit([&](const PrefixNodeView<toy::Full>& node) {
+        REQUIRE(node.depth <= static_cast<int>(above.size()));
+        above.resize(static_cast<std::size_t>(node.depth));
+        const List path = (above.empty() ? List{} : above.back()) + List{node.tokens.begin(), node.tokens.end()};
+        CHECK(node.begin.value + std::ssize(node.tokens) == std::ssize(path));
+        above.push_back(path);
+        int cells = 0;
+        if (node.snapshot != nullptr) node.snapshot->visit_cells([&](Position, Cell, std::int32_t n) { cells += n; });
+        CHECK((node.snapshot == nullptr || node.snapshot->to().value == static_cast<int>(path.size())));
+        seen.push_back({path, node.salt, cells, node.pins});
+    });
+    REQUIRE(std::ssize(seen) == tree.statistics().nodes);
+    const auto of = [&](const List& list) {
+        const auto found = std::find_if(seen.begin(), seen.end(), [&](const Seen& s) { return s.path == list; });
+        REQUIRE(found != seen.end());
+        return *found;
+    };
+    CHECK(of(question).pins == 1);
+    CHECK(of(question).cells == 5); // what it has beyond the common prompt
+    CHECK(of(prompt).cells == 20);
+    CHECK(of(other_question).pins == 0);
+    CHECK(of(numbers(500, 3)).salt == 7);
+    CHECK(of(prompt).salt == 0);
 }
 
 TEST_CASE("mistakes are violations that say what was given and what was expected") {
     toy::Full memory = full(100);
     PrefixTree tree{memory};
     serve(tree, 0, prompt);
-    CHECK(violation_of([&] { (void)tree.attach(Sequence{0}, question); })
-          == "attach: sequence 0 has 20 tokens, expected an empty one");
     CHECK(violation_of([&] { (void)tree.insert(Sequence{0}, question); })
           == "insert: 25 tokens, expected at most the 20 of sequence 0");
-    CHECK(violation_of([&] { (void)tree.attach(Sequence{9}, question); }) == "sequence 9, expected 0 to 3");
+    CHECK(violation_of([&] { (void)tree.attach(Sequence{9}, question).value(); }) == "sequence 9, expected 0 to 3");
     CHECK(violation_of([&] {
               (void)PrefixTree{memory, {.usefulness = nullptr}};
           })

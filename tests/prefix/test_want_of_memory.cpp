@@ -95,7 +95,7 @@ TEST_CASE("an attachment without memory is a shorter one, or none, and never an 
         leave(tree, 1);
         {
             const FailingAllocations failing{successes};
-            length = tree.attach(Sequence{1}, question).length;
+            length = tree.attach(Sequence{1}, question).value().length;
         }
         CHECK(lacks(memory, 1, first(length, question)) == "");
         CHECK(audit(tree) == "");
@@ -116,7 +116,7 @@ TEST_CASE("an attachment of a hybrid without memory is a shorter one, or none") 
         leave(tree, 1);
         {
             const FailingAllocations failing{successes};
-            length = tree.attach(Sequence{1}, question).length;
+            length = tree.attach(Sequence{1}, question).value().length;
         }
         CHECK(lacks(memory, 1, first(length, question)) == "");
     }

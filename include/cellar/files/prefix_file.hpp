@@ -44,9 +44,9 @@ FileResult<void> save(const std::filesystem::path& path, PrefixTree<M>& tree, co
 
 /// Reads prefixes that `save` wrote into a tree that has none. They are in place. As long as the memory has too little
 /// room, some are offloaded, within `PrefixLimits::offloaded_bytes`. If that does not suffice, refuses with `full`. `s`
-/// is a sequence without tokens, which is used meanwhile, and has none afterwards. After an error, the tree has no
-/// prefix, and the memory is as it was, except for the contents of free cells. Blocks. Until it returns, it needs as
-/// much host memory as the file has data. Throws `std::bad_alloc`.
+/// is an empty sequence, else `not_empty`, which is used meanwhile, and is empty afterwards. After an error, the tree
+/// has no prefix, and the memory is as it was, except for the contents of free cells. Blocks. Until it returns, it
+/// needs as much host memory as the file has data. Throws `std::bad_alloc`.
 template <PrefixTreeMemory M>
     requires(detail::SavesSnapshots<M>)
 FileResult<void> load(const std::filesystem::path& path, PrefixTree<M>& tree, Sequence s,
@@ -55,8 +55,7 @@ FileResult<void> load(const std::filesystem::path& path, PrefixTree<M>& tree, Se
     const detail::Caller caller{where};
     const std::int64_t nodes = tree.statistics().nodes;
     CELLAR_EXPECTS(nodes == 0, "load: the tree has ", nodes, " nodes, expected an empty one");
-    const std::int32_t tokens = detail::tokens_of(tree.memory(), s);
-    CELLAR_EXPECTS(tokens == 0, "load: sequence ", s, " has ", tokens, " tokens, expected an empty one");
+    if (!detail::is_empty(tree.memory(), s)) return detail::refused(path, {.reason = Reason::not_empty, .sequence = s});
     detail::LoadedPrefixes<M> prefixes{tree, s};
     const auto prepare = [&](auto& source, auto& arrays) { return prefixes.prepare(source, arrays); };
     if (auto read = detail::load_arrays(path, options, prepare); !read) return read;

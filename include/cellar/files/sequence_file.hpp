@@ -34,6 +34,12 @@ struct AllSequences {
 };
 inline constexpr AllSequences all_sequences{};
 
+/// Stands for those of them that can go on: under `Positions::any`, a sequence may lack what its next token sees.
+struct ResumableSequences {
+    explicit ResumableSequences() = default;
+};
+inline constexpr ResumableSequences resumable_sequences{};
+
 namespace detail {
 
 template <class M>
@@ -77,23 +83,25 @@ Checked<void> prepare_sequences(M& memory, StoredSource& source, std::size_t roo
     return {};
 }
 
+/// Refuses if one of these is not empty.
 template <class M>
-void expect_empty(const M& memory, IdSpan<Sequence> sequences) {
+Result<void> check_empty(const M& memory, IdSpan<Sequence> sequences) {
     std::vector<bool> is_listed(static_cast<std::size_t>(memory.sequences()));
+    Result<void> all{};
     for (const Sequence s : sequences) {
-        const std::int32_t tokens = tokens_of(memory, s);
-        CELLAR_EXPECTS(tokens == 0, "load: sequence ", s, " has ", tokens, " tokens, expected an empty one");
+        if (all && !is_empty(memory, s)) all = Refusal{.reason = Reason::not_empty, .sequence = s};
         CELLAR_EXPECTS(!is_listed[static_cast<std::size_t>(s.value)], "load: sequence ", s,
                        " is listed twice, expected different ones");
         is_listed[static_cast<std::size_t>(s.value)] = true;
     }
+    return all;
 }
 
 /// `may_differ`: the file may have fewer sequences, or more without tokens.
 template <class M>
 FileResult<void> load_sequences(const std::filesystem::path& path, M& memory, IdSpan<Sequence> sequences,
                                 bool may_differ, const LoadOptions& options) {
-    expect_empty(memory, sequences);
+    if (const Result<void> can = check_empty(memory, sequences); !can) return refused(path, can.error());
     std::vector<LoadedPart<M>> parts;
     std::vector<std::int32_t> last;
     const auto prepare = [&](StoredSource& source, std::vector<StoredArray>& arrays) {
@@ -103,6 +111,39 @@ FileResult<void> load_sequences(const std::filesystem::path& path, M& memory, Id
     RestoredSequences<M> restored{memory, {sequences.begin(), sequences.end()}};
     if (const Result<void> done = restored.restore(std::move(parts), last); !done) return refused(path, done.error());
     return {};
+}
+
+/// `left_out`: null, or gets the sequences that could not go on, which are then saved as empty ones.
+template <class M>
+FileResult<void> save_sequences(const std::filesystem::path& path, M& memory, IdSpan<Sequence> sequences,
+                                std::vector<Sequence>* left_out, const SaveOptions& options) {
+    SequenceForest<M> forest{memory};
+    for (const Sequence s : sequences) {
+        const Result<void> added = forest.add(s);
+        if (added) continue;
+        const bool lacks = added.error() == Reason::cannot_resume || added.error() == Reason::cannot_rewind;
+        if (left_out == nullptr || !lacks) return refused(path, added.error());
+        forest.add_empty(s);
+        left_out->push_back(s);
+    }
+    forest.sort();
+    StoredSnapshot whole;
+    whole.numbers.emplace_back("sequences", static_cast<std::int64_t>(sequences.size()));
+    whole.numbers.emplace_back("parts", static_cast<std::int64_t>(forest.parts().size()));
+    for (std::size_t i = 0; i < sequences.size(); ++i)
+        whole.numbers.emplace_back("sequences." + std::to_string(i), forest.last_parts()[i]);
+    std::optional<SnapshotOf<M>> kept; // until its data is written
+    const auto store = [&](std::size_t k, StoredSnapshot& stored) -> Result<void> {
+        const auto& part = forest.parts()[k];
+        kept.reset();
+        auto snapshot = forest.snapshot(part);
+        if (!snapshot) return snapshot.error();
+        kept.emplace(*std::move(snapshot));
+        stored.numbers.emplace_back(part_prefix(k) + "before", part.before);
+        memory.save(*kept, part_prefix(k), stored);
+        return {};
+    };
+    return write_parts(path, forest.parts().size(), whole, store, options);
 }
 
 } // namespace detail
@@ -115,40 +156,33 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, IdSpan<Seque
                       const SaveOptions& options = {},
                       const std::source_location& where = std::source_location::current()) {
     const detail::Caller caller{where};
-    detail::SequenceForest<M> forest{memory};
-    for (const Sequence s : sequences)
-        if (const Result<void> added = forest.add(s); !added) return detail::refused(path, added.error());
-    forest.sort();
-    detail::StoredSnapshot whole;
-    whole.numbers.emplace_back("sequences", static_cast<std::int64_t>(sequences.size()));
-    whole.numbers.emplace_back("parts", static_cast<std::int64_t>(forest.parts().size()));
-    for (std::size_t i = 0; i < sequences.size(); ++i)
-        whole.numbers.emplace_back("sequences." + std::to_string(i), forest.last_parts()[i]);
-    std::optional<SnapshotOf<M>> kept; // until its data is written
-    const auto store = [&](std::size_t k, detail::StoredSnapshot& stored) -> Result<void> {
-        const auto& part = forest.parts()[k];
-        kept.reset();
-        auto snapshot = forest.snapshot(part);
-        if (!snapshot) return snapshot.error();
-        kept.emplace(*std::move(snapshot));
-        stored.numbers.emplace_back(detail::part_prefix(k) + "before", part.before);
-        memory.save(*kept, detail::part_prefix(k), stored);
-        return {};
-    };
-    return detail::write_parts(path, forest.parts().size(), whole, store, options);
+    return detail::save_sequences(path, memory, sequences, nullptr, options);
 }
 
-/// The same for all sequences of the memory, those without tokens included.
+/// The same for all sequences of the memory, empty ones included.
 template <detail::SavesSnapshots M>
 FileResult<void> save(const std::filesystem::path& path, M& memory, AllSequences, const SaveOptions& options = {},
                       const std::source_location& where = std::source_location::current()) {
     return save(path, memory, detail::all_of(memory), options, where);
 }
 
+/// The same for all sequences that can go on. Returns the others, which `snapshot` refuses with `cannot_resume` or
+/// `cannot_rewind`: in the file, they are empty.
+template <detail::SavesSnapshots M>
+FileResult<std::vector<Sequence>> save(const std::filesystem::path& path, M& memory, ResumableSequences,
+                                       const SaveOptions& options = {},
+                                       const std::source_location& where = std::source_location::current()) {
+    const detail::Caller caller{where};
+    std::vector<Sequence> left_out;
+    auto saved = detail::save_sequences(path, memory, detail::all_of(memory), &left_out, options);
+    if (!saved) return std::move(saved).error();
+    return left_out;
+}
+
 /// Reads sequences that `save` wrote: the first one of the file becomes the first one of these, and so on. A file with
-/// another number of sequences is `unsuitable`. The sequences are different ones without tokens. They share cells as
-/// those in the file do. Refuses as `restore` does: with `full` if there are too few cells. After an error, the
-/// sequences have no tokens, and the memory is as it was, except for the contents of free cells. Blocks. Until it
+/// another number of sequences is `unsuitable`. The sequences are different ones; they share cells as those in the file
+/// do. Refuses with `not_empty`, and as `restore` does: with `full` if there are too few cells. After an error, the
+/// sequences are as before, and the memory is as it was, except for the contents of free cells. Blocks. Until it
 /// returns, it needs as much host memory as the file has data. Throws `std::bad_alloc`.
 template <detail::SavesSnapshots M>
 FileResult<void> load(const std::filesystem::path& path, M& memory, IdSpan<Sequence> sequences,

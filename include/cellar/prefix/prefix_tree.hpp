@@ -12,6 +12,7 @@
 #include <cellar/prefix/detail/shared_position.hpp>
 #include <cellar/prefix/fwd.hpp>
 #include <cellar/prefix/prefix_limits.hpp>
+#include <cellar/prefix/prefix_node_view.hpp>
 #include <cellar/prefix/prefix_pin.hpp>
 #include <cellar/prefix/prefix_statistics.hpp>
 
@@ -46,19 +47,19 @@ public:
                         const std::source_location& where = std::source_location::current())
         : state_{make_state(where, memory, limits)} {}
 
-    /// Gives s, which must be empty, the longest prefix of `tokens` that the tree has and the memory can restore. Its
+    /// Gives s, which is empty, the longest prefix of `tokens` that the tree has and the memory can restore. Its
     /// next token is then tokens[length]. The model has no output for attached tokens: if you need the output for the
     /// last token, leave it out of `tokens`. A sequence that gets a prefix loses its schedules: call `schedule` of the
     /// memory afterwards. A prefix in place is shared, with no copy. One that was offloaded comes
     /// back in place if there is room, or if other prefixes can be offloaded or evicted for it. If memory is short,
-    /// attaches a shorter prefix; never refuses, and never throws for want of memory. A sequence that has tokens is a
-    /// violation. O(tokens compared + nodes passed + what `restore` and `reload` cost for each snapshot on the way).
-    PrefixMatch attach(Sequence s, std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
-                       const std::source_location& where = std::source_location::current()) {
+    /// attaches a shorter prefix, and never throws for want of memory. Refuses with `not_empty` if s has tokens or
+    /// inputs, and for nothing else. O(tokens compared + nodes passed + what `restore` and `reload` cost for each
+    /// snapshot on the way).
+    Result<PrefixMatch> attach(Sequence s, std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
+                               const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         State& own = state();
-        const Position next = own.memory().next(s);
-        CELLAR_EXPECTS(next == Position{0}, "attach: sequence ", s, " has ", next, " tokens, expected an empty one");
+        if (!detail::is_empty(own.memory(), s)) return Refusal{.reason = Reason::not_empty, .sequence = s};
         const auto walk = own.walk(tokens, salt);
         const PrefixMatch match{own.attach(s, walk), static_cast<std::int32_t>(walk.verified)};
         count(tokens, match);
@@ -80,6 +81,8 @@ public:
     /// refuses as `snapshot` of the memory does, with nothing changed, or throws `std::bad_alloc`: the tree then has
     /// the same prefixes, some of which may be in place that were offloaded. Refuses with `shared_position` if s has
     /// several tokens at one position, below the length of `tokens`, and the memory lists its cells, as `Cache` does.
+    /// Refuses with `altered` if some of these tokens have other keys than a prefill would give
+    /// (`Cache::altered_from`): after a context shift, for example, until s goes back to where its gap was closed.
     /// O(tokens compared + tokens added + nodes passed + runs of s + what `snapshot` and `split` cost), amortised.
     Result<void> insert(Sequence s, std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
                         const std::source_location& where = std::source_location::current()) {
@@ -91,6 +94,7 @@ public:
         const Position end{static_cast<std::int32_t>(tokens.size())};
         if (detail::first_shared_position(own.memory(), s, end) != end)
             return Refusal{.reason = Reason::shared_position, .sequence = s};
+        if (detail::altered_from(own.memory(), s) < end) return Refusal{.reason = Reason::altered, .sequence = s};
         return tokens.empty() ? Result<void>{} : own.insert(s, tokens, salt);
     }
 
@@ -107,11 +111,12 @@ public:
     /// Calls `begin` of the memory. While that refuses with `full`, offloads the least useful prefix that frees cells,
     /// and tries again. If `PrefixLimits::offloaded_bytes` do not suffice, evicts what was offloaded, the least useful
     /// first, or else the prefix itself. If none frees cells alone, because prefixes share them (one text under two
-    /// salts), the same with the fewest that do together, the less useful ones first. A prefix stays if it is pinned,
-    /// if a longer one in place needs it, or if sequences own all of its cells. Returns the refusal if no room can be
-    /// made, and any other refusal at once. Each prefix costs a `begin`, O(log nodes), and `offload`. Less useful ones
-    /// that would free nothing cost O(log nodes + runs) each, every time, because a memory does not tell when sequences
-    /// give up cells; if none helps alone, log nodes times as much.
+    /// salts), the same with the fewest that do together, the less useful ones first. If those do not help either, the
+    /// same with a longer one that needs one that does. A prefix stays if it is pinned, if a longer one that stays
+    /// needs it, or if sequences own all of its cells, and of those that it needs. Returns the refusal if no room can
+    /// be made, and any other refusal at once. Each prefix costs a `begin`, O(log nodes), and `offload`. Less useful
+    /// ones that would free nothing cost O(log nodes + runs) each, every time, because a memory does not tell when
+    /// sequences give up cells; if none helps alone, log nodes times as much.
     Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         State& own = state();
@@ -159,6 +164,23 @@ public:
         detail::counts_evictable<M>) {
         const detail::Caller caller{where};
         return state().evictable();
+    }
+
+    /// Calls f(node), with a `PrefixNodeView<M>`, for each node, the parent before its children, in no other order. f
+    /// must not change the tree or its memory. O(nodes).
+    template <class F>
+    void visit(F&& f, const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        state().nodes().for_each_in_order([&](const auto& root, const auto& node, int depth) {
+            f(PrefixNodeView<M>{root.salt,
+                                {node.tokens.begin(), node.tokens.end()},
+                                Position{node.begin()},
+                                depth,
+                                node.snapshot ? &*node.snapshot : nullptr,
+                                node.bytes,
+                                detail::Pin::count(node),
+                                node.last_used});
+        });
     }
 
     M& memory(const std::source_location& where = std::source_location::current()) const {

@@ -37,6 +37,7 @@ concept tells_ends_of_snapshots = requires(const SnapshotOf<M>& snapshot) {
 /// - `free_cells()`, `cells_needed(batch)`, `cells_freed_by(s)`, `set_evictable(snapshot, evictable)` and
 ///   `evictable_cells()`, optional, as `Cache` has them: needed for `PrefixTree::evictable`.
 /// - `visit_cells(s, f)`, optional, as `Cache` has it: `insert` then finds tokens that share a position.
+/// - `altered_from(s)`, optional, as `Cache` has it: `insert` then refuses what a prefill would not give.
 // clang-format off
 template <class M>
 concept PrefixTreeMemory =

@@ -61,7 +61,7 @@ private:
     template <class Tree>
     static std::int32_t attach(Tree& tree, int s, const List& tokens) {
         REQUIRE(tree.memory().remove(cellar::Sequence{s}, cellar::Position{0}, cellar::to_end));
-        return tree.attach(cellar::Sequence{s}, std::span{tokens}.first(tokens.size() - 1)).length;
+        return tree.attach(cellar::Sequence{s}, std::span{tokens}.first(tokens.size() - 1)).value().length;
     }
 
     static constexpr int layers = 2;

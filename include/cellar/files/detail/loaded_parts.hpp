@@ -13,7 +13,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -62,22 +61,6 @@ Checked<void> add_next_part(M& memory, StoredSource& source, std::vector<LoadedP
     return added;
 }
 
-/// How many tokens or inputs s has in one of the members.
-template <class M>
-std::int32_t tokens_of(const M& memory, Sequence s) {
-    std::int32_t tokens = 0;
-    for_each_member(memory, [&]<class Member>(const Member& member) {
-        if constexpr (requires { member.tokens(s); }) {
-            tokens = std::max(tokens, member.tokens(s));
-        } else if constexpr (!std::is_same_v<Member, M>) {
-            tokens = std::max(tokens, tokens_of(member, s)); // a hybrid, too
-        } else {
-            tokens = std::max(tokens, member.next(s).value);
-        }
-    });
-    return tokens;
-}
-
 /// Sequences that get what was loaded, or nothing.
 template <class M>
 class RestoredSequences {
@@ -109,9 +92,6 @@ public:
             for (const Sequence to : copies[k])
                 if (const Result<void> done = memory_.copy_prefix(s, to, to_end); !done) return done;
         }
-        for (std::size_t i = 0; i < sequences_.size(); ++i) // those that get nothing begin anew, too
-            if (i >= last.size() || last[i] == -1)
-                static_cast<void>(memory_.remove(sequences_[i], Position{0}, to_end));
         sequences_.clear(); // keep what they have
         return {};
     }

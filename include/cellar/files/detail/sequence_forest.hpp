@@ -33,7 +33,7 @@ public:
 
     /// In an order in which each part comes after the one that precedes it.
     const std::vector<Part>& parts() const { return parts_; }
-    /// The last part of each sequence, in the order of `add`; `none` for a sequence without tokens.
+    /// The last part of each sequence, in the order of `add`; `none` for an empty sequence.
     const std::vector<std::int32_t>& last_parts() const { return last_; }
 
     Result<SnapshotOf<M>> snapshot(const Part& part) const {
@@ -49,9 +49,14 @@ public:
             end = whole->to();
         }
         sequences_.push_back(s);
-        const bool is_empty = end == Position{0} && !has_waiting({s, Position{0}, end});
-        last_.push_back(is_empty || has_nothing(s) ? none : place(s, end));
+        last_.push_back(is_empty(memory_, s) ? none : place(s, end));
         return {};
+    }
+
+    /// The same without what it has.
+    void add_empty(Sequence s) {
+        sequences_.push_back(s);
+        last_.push_back(none);
     }
 
     /// Puts the parts in order. Comes after the last `add`.
@@ -74,13 +79,6 @@ public:
     }
 
 private:
-    /// The end of a snapshot does not always tell: inputs of an encoder may end anywhere. A sequence without tokens may
-    /// have a next position: then it has something.
-    bool has_nothing(Sequence s) const {
-        if constexpr (requires { memory_.range(s); }) return memory_.next(s) == Position{0} && !memory_.range(s);
-        return false;
-    }
-
     /// True if inputs of an encoder wait at the end of the part for the owner's next token. They belong to the part.
     bool has_waiting(const Part& p) const {
         return p.end == memory_.next(p.owner) && has_inputs(memory_, p.owner, p.end);

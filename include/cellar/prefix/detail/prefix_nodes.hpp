@@ -91,6 +91,28 @@ public:
         return walk;
     }
 
+    /// Calls f(root, node, depth) for all but the roots, parents first. O(nodes).
+    template <class F>
+    void for_each_in_order(F f) const {
+        children_.for_each([&](const Node& root) {
+            if (root.parent != nullptr) return;
+            int depth = 0;
+            for (const Node* node = root.first_child; node != nullptr;) {
+                f(root, *node, depth);
+                if (node->first_child != nullptr) {
+                    node = node->first_child;
+                    ++depth;
+                    continue;
+                }
+                while (node != &root && node->next == nullptr) {
+                    node = node->parent;
+                    --depth;
+                }
+                node = node == &root ? nullptr : node->next;
+            }
+        });
+    }
+
     /// Null if it has no such child. Null as a parent is that of the roots.
     const Node* child(const Node* parent, std::uint64_t key) const { return children_.find(id_of(parent), key); }
 
