@@ -219,7 +219,9 @@ private:
                 return helps && !e.offloaded && is_free(e) && !is_needed(e, false)
                        && std::ranges::count(failed, &e) == 0;
             });
-            if (least == nullptr) return refused.reason == Reason::full && make_room_together(refused.member);
+            if (least == nullptr)
+                return refused.reason == Reason::full
+                       && (make_room_together(refused.member) || make_room_below(refused.member));
             if (move_out(*least)) return true;
             failed.push_back(least);
         }
@@ -247,6 +249,24 @@ private:
             any = true;
         }
         return any;
+    }
+
+    // The same by one that frees nothing, but needs a shorter one that does.
+    bool make_room_below(int member) {
+        std::vector<Entry*> candidates;
+        for (Entry& e : entries_)
+            if (!e.offloaded && is_free(e) && !is_needed(e, false) && !frees(e, member)) candidates.push_back(&e);
+        std::sort(candidates.begin(), candidates.end(), [](Entry* a, Entry* b) { return a->used < b->used; });
+        for (Entry* e : candidates)
+            for (Entry* shorter = base(*e); shorter != nullptr; shorter = base(*shorter))
+                if (!shorter->offloaded && frees(*shorter, member) && !stays(*shorter) && move_out(*e)) return true;
+        return false;
+    }
+    bool stays(const Entry& entry) {
+        for (Entry& longer : entries_)
+            for (Entry* e = is_free(longer) ? nullptr : &longer; e != nullptr; e = base(*e))
+                if (e == &entry) return true;
+        return false;
     }
 
     bool move_out(Entry& entry) {

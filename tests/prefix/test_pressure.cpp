@@ -28,7 +28,7 @@ List topic(int n) {
 template <class M>
 void insert(PrefixTree<M>& tree, const std::vector<List>& lists) {
     for (const List& list : lists) {
-        CHECK(tree.attach(Sequence{0}, list).length < static_cast<std::int32_t>(list.size()));
+        CHECK(tree.attach(Sequence{0}, list).value().length < static_cast<std::int32_t>(list.size()));
         REQUIRE(compute(tree, 0, list));
         REQUIRE(tree.insert(Sequence{0}, list));
         leave(tree, 0);
@@ -58,7 +58,7 @@ TEST_CASE("a full memory evicts what was not used for the longest time") {
     PrefixTree tree{memory};
     insert(tree, {topic(0), topic(1), topic(2), topic(3)});
     CHECK(memory.statistics().free == 0);
-    CHECK(tree.attach(Sequence{1}, topic(0)).length == 10); // used, and not in use any more
+    CHECK(tree.attach(Sequence{1}, topic(0)).value().length == 10); // used, and not in use any more
     leave(tree, 1);
     REQUIRE(compute(tree, 2, topic(7)));
     CHECK(topics_in(tree, 4) == std::vector{0, 2, 3});
@@ -94,7 +94,7 @@ TEST_CASE("a prefix that sequences have too is not evicted, because that would f
     toy::Full memory = full(30);
     PrefixTree tree{memory};
     insert(tree, {topic(0), topic(1)});
-    CHECK(tree.attach(Sequence{1}, topic(0)).length == 10);
+    CHECK(tree.attach(Sequence{1}, topic(0)).value().length == 10);
     REQUIRE(compute(tree, 2, topic(5) + topic(6)));
     CHECK(topics_in(tree, 2) == std::vector{0}); // though it is the one that was used earlier
     CHECK(tree.begin(BatchBuilder{Sequence{2}, Position{20}}).error() == Reason::full);
@@ -446,7 +446,7 @@ TEST_CASE("a hybrid evicts prefixes when one of its members is full") {
     PrefixTree tree{memory};
     insert(tree, {topic(0), topic(1), topic(2), topic(3)});
     CHECK(memory.member<toy::Full>().statistics().free == 0);
-    CHECK(tree.attach(Sequence{1}, topic(0)).length == 10);
+    CHECK(tree.attach(Sequence{1}, topic(0)).value().length == 10);
     REQUIRE(compute(tree, 2, topic(7) + topic(8)));
     CHECK(topics_in(tree, 4) == std::vector{0, 3});
     REQUIRE(compute(tree, 3, topic(9)));
@@ -473,6 +473,32 @@ TEST_CASE("windows that overlap are evicted one after another") {
     REQUIRE(compute(tree, 3, numbers(300, 8)));
     CHECK(tree.statistics().snapshots == 0);
     CHECK(tree.statistics().evictions == 4);
+    CHECK(audit(tree) == "");
+}
+
+TEST_CASE("a longer prefix that frees nothing goes if a shorter one that it needs frees cells") {
+    toy::Full memory = full(50);
+    PrefixTree tree{memory};
+    serve(tree, 0, numbers(0, 20));
+    leave(tree, 0);
+    REQUIRE(tree.attach(Sequence{1}, numbers(0, 20)).value().length == 20);
+    REQUIRE(compute(tree, 1, numbers(0, 22)));
+    auto parked = park(memory, Sequence{1}).value(); // it comes back to cells of its own
+    REQUIRE(unpark(memory, Sequence{1}, parked));
+    REQUIRE(tree.insert(Sequence{1}, numbers(0, 22)));
+    REQUIRE(memory.free_cells() == 8);
+    REQUIRE(tree.evictable() == 20);
+    {
+        const PrefixPin pin = tree.pin(numbers(0, 22));
+        CHECK(tree.evictable() == 0);
+        CHECK_FALSE(compute(tree, 2, numbers(500, 16)));
+        CHECK(tree.statistics().evictions == 0);
+        leave(tree, 2);
+    }
+    CHECK(compute(tree, 2, numbers(500, 28))); // as many as are free, or can be
+    CHECK(tree.statistics().evictions == 2);
+    CHECK(memory.free_cells() == 0);
+    CHECK(lacks(memory, 1, numbers(0, 22)) == "");
     CHECK(audit(tree) == "");
 }
 

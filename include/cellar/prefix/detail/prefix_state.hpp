@@ -99,7 +99,8 @@ public:
     }
 
     /// After the memory refused for want of room: offloads the least useful node in place whose snapshot frees what
-    /// is lacking, or gives it up if `offloaded_bytes` do not suffice. If no node does alone, the same with several.
+    /// is lacking, or gives it up if `offloaded_bytes` do not suffice. If no node does alone, the same with several. If
+    /// none do, the same with one that needs a shorter prefix which would: that is free then, for another try.
     /// Returns false if nothing helps. O(log nodes + what the memory needs to offload), and O(log nodes + runs) for
     /// each less useful node that frees nothing, in every call; for several, this times log nodes for each of them.
     bool make_room(const Refusal& refusal) {
@@ -118,7 +119,8 @@ public:
             }
         }
         return make_room_together(refusal, Sequence{-1})
-               || (refusal.sequence.value >= 0 && make_room_together(refusal, refusal.sequence));
+               || (refusal.sequence.value >= 0 && make_room_together(refusal, refusal.sequence))
+               || make_room_below(refusal);
     }
 
     /// How many more cells would be free if everything went that is not pinned. O(1), or O(nodes + words of 64 cells
@@ -165,10 +167,13 @@ private:
     /// Keeps nodes where they are.
     class Hold {
     public:
-        explicit Hold(std::span<Node* const> nodes) noexcept : nodes_{nodes} {
+        /// The longest one comes first, and is noted.
+        Hold(std::span<Node* const> nodes, const Node*& longest) noexcept : nodes_{nodes}, longest_{longest} {
             for (Node* node : nodes_) EvictionQueues::hold(*node);
+            note_longest();
         }
         ~Hold() {
+            longest_ = nullptr;
             for (Node* node : nodes_) EvictionQueues::release(*node);
         }
         Hold(const Hold&) = delete;
@@ -177,10 +182,14 @@ private:
         void release_first() noexcept {
             EvictionQueues::release(*nodes_.front());
             nodes_ = nodes_.subspan(1);
+            note_longest();
         }
 
     private:
+        void note_longest() noexcept { longest_ = nodes_.empty() ? nullptr : nodes_.front(); }
+
         std::span<Node* const> nodes_;
+        const Node*& longest_;
     };
 
     // Restores a chain of snapshots, from 0 on or from where s has come to. Where one finds no room, the longer ones
@@ -188,7 +197,7 @@ private:
     // fails.
     bool restore(Sequence s, Place& place, std::int32_t& length) {
         if (!find_chain(*place.node, length)) return false;
-        Hold hold{chain_};
+        Hold hold{chain_, longest_held_};
         for (auto next = chain_.rbegin(); true;) {
             Node& node = **next;
             const std::int32_t to = &node == place.node ? place.end : node.end;
@@ -317,6 +326,28 @@ private:
         bool any = false;
         for (; chosen > 0 && move_out(*candidates_[candidates_.size() - chosen]); --chosen) any = true;
         return any;
+    }
+
+    // The same by a candidate whose place is in the way: it frees nothing, but a shorter prefix that it needs does.
+    bool make_room_below(const Refusal& refusal) {
+        const auto helps = [&](const Node& shorter) {
+            return !shorter.is_offloaded && frees_cells(memory_, *shorter.snapshot, refusal.member) && !stays(shorter);
+        };
+        for (Node* const node : candidates_)
+            for (const Node* shorter = node->base; shorter != nullptr; shorter = shorter->base)
+                if (helps(*shorter) && move_out(*node)) return true;
+        return false;
+    }
+    // True if the node is pinned or being restored, or one that is needs it.
+    bool stays(const Node& node) const {
+        const auto needs_it = [&](const Node* longer) {
+            while (longer != nullptr && longer != &node) longer = longer->base;
+            return longer != nullptr;
+        };
+        bool stays = longest_held_ != nullptr && needs_it(longest_held_);
+        if (nodes_.queues().pins > 0)
+            nodes_.for_each([&](const Node& other) { stays = stays || (other.pins != nullptr && needs_it(&other)); });
+        return stays;
     }
 
     bool move_out(Node& node) { return offload(node) || give_up_with_dependents(node); }
@@ -570,9 +601,10 @@ private:
     Bytes bytes_;
     std::uint64_t clock_ = 0;
     double floor_ = 0;
-    std::vector<Node*> chain_;      // scratch memory of restore
-    TrivialList<Node*> candidates_; // of make_room, the least useful one first; has room for all nodes
-    BatchBuilder next_tokens_;      // of a pass that was asked for by their number
+    const Node* longest_held_ = nullptr; // of those that are being restored
+    std::vector<Node*> chain_;           // scratch memory of restore
+    TrivialList<Node*> candidates_;      // of make_room, the least useful one first; has room for all nodes
+    BatchBuilder next_tokens_;           // of a pass that was asked for by their number
 };
 
 } // namespace cellar::detail
