@@ -1,6 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // Every kernel, for every mapping and element, called from device code. Compiled if a compiler for devices is
 // installed, and never run.
+#include <cellar/format/affine.hpp>
+#include <cellar/format/blocks.hpp>
+#include <cellar/format/fp4.hpp>
+#include <cellar/format/fp8.hpp>
+#include <cellar/format/int8.hpp>
+#include <cellar/format/rotated.hpp>
 #include <cellar/kernel/attend_tiles.hpp>
 #include <cellar/kernel/attention.hpp>
 #include <cellar/kernel/copy_slots.hpp>
@@ -14,8 +20,10 @@
 #include <cellar/kernel/rotate_packs.hpp>
 #include <cellar/kernel/scatter.hpp>
 #include <cellar/kernel/staged_rows.hpp>
+#include <cellar/kernel/unit_heads.hpp>
 #include <cellar/kernel/write_mask.hpp>
 #include <cellar/layout/layout.hpp>
+#include <cellar/layout/stored_units.hpp>
 #include <cellar/shift/rope_shift.hpp>
 
 #include <cstddef>
@@ -170,6 +178,47 @@ void launch_copy_slots() {
         cellar::detail::kernel::CopySlots<cellar::detail::kernel::SlotPart<std::uint16_t>>{});
     launch_elements<cellar::CellsHeadsDims>(cellar::detail::kernel::CopySlots<std::byte>{});
 }
+
+template <class F, class Mapping>
+void launch_units() {
+    using Written = cellar::StoredUnits<F, Mapping, true>;
+    using Read = cellar::StoredUnits<F, Mapping>;
+    using Shift = cellar::RopeShift<cellar::Neox>;
+    const Mapping mapping{16, 2, 128 / cellar::detail::values_per_unit<F>};
+    const cellar::detail::kernel::UnitHeads<Written> heads{{mapping, nullptr, nullptr}, {nullptr}, 1};
+    run_team<<<1, 1>>>(cellar::detail::kernel::EncodeHeads<Written, Team>{heads, {}});
+    run_team<<<1, 1>>>(cellar::detail::kernel::DecodeHeads<Written, Team>{heads, {}});
+    run_team<<<1, 1>>>(
+        cellar::detail::kernel::RotateHeads<Written, typename Shift::Rotation, typename Shift::Factor, Team>{
+            heads, typename Shift::Rotation{0, 4}, nullptr});
+    const Read rows{mapping, nullptr, nullptr};
+    const cellar::detail::kernel::Divisor two{2};
+    const cellar::detail::kernel::AttentionCall<float> call{{}, {}, {}, {}, nullptr, nullptr, 0, 128, two, two};
+    run_team<<<1, 1>>>(cellar::detail::kernel::AttendTiles<Read, Read, float, float, Team>{
+        rows, rows, {}, call, nullptr, {}, 0, {128, 128, 1}});
+}
+
+template <class F>
+void launch_units_of() {
+    launch_units<F, cellar::CellsHeadsDims>();
+    launch_units<F, cellar::BlocksHeadsCellsDims<64>>();
+}
+
+template void launch_units_of<cellar::q8_0>();
+template void launch_units_of<cellar::q4_0>();
+template void launch_units_of<cellar::q4_1>();
+template void launch_units_of<cellar::q5_0>();
+template void launch_units_of<cellar::q5_1>();
+template void launch_units_of<cellar::iq4_nl>();
+template void launch_units_of<cellar::mxfp4>();
+template void launch_units_of<cellar::nvfp4>();
+template void launch_units_of<cellar::nvfp4_four_over_six>();
+template void launch_units_of<cellar::fp8_e4m3>();
+template void launch_units_of<cellar::fp8_e5m2>();
+template void launch_units_of<cellar::int8_per_head>();
+template void launch_units_of<cellar::Affine<3>>();
+template void launch_units_of<cellar::Affine<8>>();
+template void launch_units_of<cellar::Rotated<cellar::Hadamard<128>, cellar::q4_0>>();
 
 template void launch_all<cellar::CellsHeadsDims, float>();
 template void launch_all<cellar::CellsHeadsDims, cellar::half>();

@@ -4,10 +4,14 @@
 #include <cellar/backend/eigen.hpp>
 #include <cellar/backend/host.hpp>
 #include <cellar/backend/no_data.hpp>
+#include <cellar/format/blocks.hpp>
+#include <cellar/format/int8.hpp>
+#include <cellar/format/rotated.hpp>
 #include <cellar/shift/rope_shift.hpp>
 
 #include <concepts>
 #include <span>
+#include <string_view>
 
 using namespace cellar;
 
@@ -34,6 +38,18 @@ static_assert(BackendPolicy<NoData> && HoldsNoData<NoData> && NoData::host_reach
 static_assert(!HoldsNoData<HostBackend> && !HoldsNoData<EigenBackend> && !HoldsNoData<cellar_test::MaskWriter>);
 static_assert(!WritesMasks<NoData> && !WritesLists<NoData> && !BorrowsMemory<NoData> && !ReservesPlans<NoData>);
 static_assert(!StoresFormat<NoData, cellar_test::BlocksOf32>);
+
+// Formats for devices.
+static_assert(DeviceFormat<q8_0> && DeviceFormat<int8_per_head> && DeviceFormat<Rotated<Hadamard<64>, q4_0>>);
+// Their functions are for the host alone, and so are those of their rotation.
+static_assert(!DeviceFormat<cellar_test::BlocksOf32> && !DeviceFormat<cellar_test::ScaledHeads>);
+struct HostRotation {
+    static constexpr int values_per_rotation = 2;
+    static constexpr std::string_view name = "host";
+    static void rotate(std::span<float> head);
+    static void undo(std::span<float> head);
+};
+static_assert(HeadRotation<HostRotation> && !DeviceFormat<Rotated<HostRotation, q4_0>>);
 
 // A buffer has one owner.
 static_assert(std::movable<HostBackend::Buffer<float>>);

@@ -15,6 +15,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/layout/layer_shape.hpp>
+#include <cellar/layout/stored_units.hpp>
 
 #include <cstdint>
 #include <iterator>
@@ -93,10 +94,15 @@ auto checked_call(const LayerShape& layer, std::int32_t tokens, const Queries& q
 }
 
 /// The first elements of the rows of a store.
-template <class Store>
+template <bool OnDevice, class Store>
 auto stored_rows(const Store& store, std::int64_t dim) {
     const auto elements = static_cast<std::int32_t>(dim);
-    if constexpr (encoded_store<Store>) {
+    if constexpr (encoded_store<Store> && OnDevice) {
+        using Units = StoredUnits<typename Store::Format, typename Store::Mapping>;
+        Units units{store.mapping(), store.data(), nullptr};
+        if constexpr (has_scale_plane<typename Store::Format>) units.scale_data = store.scales().data();
+        return units;
+    } else if constexpr (encoded_store<Store>) {
         return EncodedRows<Store>{{store.mapping().heads()}, &store, elements};
     } else {
         using Mapping = std::remove_cvref_t<decltype(store.mapping())>;
@@ -145,9 +151,9 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
             }
         }
     };
-    const auto keys = stored_rows(source.keys(layer), given.shape.key_dim);
-    if (shape.value_dim == 0) return call(keys, stored_rows(source.keys(layer), given.shape.value_dim));
-    call(keys, stored_rows(source.values(layer), given.shape.value_dim));
+    const auto keys = stored_rows<on_device>(source.keys(layer), given.shape.key_dim);
+    if (shape.value_dim == 0) return call(keys, stored_rows<on_device>(source.keys(layer), given.shape.value_dim));
+    call(keys, stored_rows<on_device>(source.values(layer), given.shape.value_dim));
 }
 
 } // namespace detail

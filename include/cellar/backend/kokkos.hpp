@@ -107,20 +107,24 @@ public:
         work_.rotate(space_, mapping, buffer.data(), shift, layer, rotations);
     }
 
-    /// See `StoresFormat`. On the cores of the host: functions of formats are not for devices.
+    /// True if the functions of a format can be called where the work is done.
+    template <class F>
+    static constexpr bool encodes = !Work::on_device || DeviceFormat<F>;
+
+    /// See `StoresFormat`.
     template <StorageFormat F, class... Planes>
     void encode(std::span<const Cell> cells, StridedView<const float, 3> values,
-                const Planes&... planes) requires(!Work::on_device) {
+                const Planes&... planes) requires(encodes<F>) {
         if (values.size() != 0) work_.template encode<F>(space_, cells, values, planes...);
     }
     template <StorageFormat F, class... Planes>
     void decode(std::span<const Cell> cells, StridedView<float, 3> values,
-                const Planes&... planes) requires(!Work::on_device) {
+                const Planes&... planes) requires(encodes<F>) {
         if (values.size() != 0) work_.template decode<F>(space_, cells, values, planes...);
     }
     template <StorageFormat F, ShiftPolicy Shift, class... Planes>
     void rotate_encoded(const Shift& shift, int layer, std::span<const KeyRotation> rotations,
-                        const Planes&... planes) requires(!Work::on_device) {
+                        const Planes&... planes) requires(encodes<F>) {
         work_.template rotate_encoded<F>(space_, shift, layer, rotations, planes...);
     }
 

@@ -71,7 +71,8 @@ struct StoredRows {
     std::int32_t dim; ///< the elements of a row that are read, from the first one on
 };
 
-/// One layer's attention: arguments of `attend`, which were checked. `Keys` and `Values` are `StoredRows`. Lists of the
+/// One layer's attention: arguments of `attend`, which were checked. `Keys` and `Values` are `StoredRows`, or
+/// `StoredUnits` (layout/stored_units.hpp) in a format of fewer bits. Lists of the
 /// rule and of the tree are in memory of the host, everything else is where the backend's buffers are.
 template <class Keys, class Values, class Q, class Out, class Number = float>
 struct AttentionWork {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/function.hpp>
+#include <cellar/base/head_parts.hpp>
 #include <cellar/element/convert.hpp>
 #include <cellar/element/element.hpp>
 
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -120,6 +123,8 @@ concept is_format =
 ///
 /// A format may store rotated heads in another format, `stored`: it then has a type `rotation`, with `rotate(head)` and
 /// `undo(head)`, an orthogonal map. `attend` rotates queries, and undoes the rotation of results.
+///
+/// Devices need more: see `DeviceFormat`.
 template <class F>
 concept StorageFormat = detail::is_format<detail::format_of<F>>;
 
@@ -160,7 +165,7 @@ inline constexpr int values_per_rotation<F> = F::values_per_rotation;
 
 /// The scales of a head of `dim` values.
 template <StorageFormat F>
-constexpr int scales_in(int dim) {
+CELLAR_FUNCTION constexpr int scales_in(int dim) {
     return ScaleOf<F>::values != whole_head ? dim / ScaleOf<F>::values : dim == 0 ? 0 : 1;
 }
 
@@ -242,6 +247,64 @@ struct UnrotatedFormat<F> {
 template <class F>
 using unrotated_format = typename UnrotatedFormat<F>::type;
 
+/// The values of a head that one scale serves, or one unit if there are no scales: they are encoded together.
+template <class F>
+constexpr int values_of_group(int dim) {
+    if constexpr (!has_second_plane<F>) {
+        return F::values_per_unit;
+    } else {
+        return F::values_per_scale == whole_head ? dim : F::values_per_scale;
+    }
+}
+/// The values of a head that are rotated and encoded together.
+template <class F>
+constexpr int values_of_part(int dim) {
+    return std::lcm(values_of_group<unrotated_format<F>>(dim), values_per_rotation<F>);
+}
+
+template <class F>
+concept encodes_single_units = requires(const float* values, typename F::unit& unit, const typename F::unit& from,
+                                        float* to) {
+    F::encode_unit(values, unit);
+    F::decode_unit(from, to);
+};
+template <class F>
+concept encodes_single_groups = requires(const float* values, int n, typename F::unit* units, typename F::scale& scale,
+                                         const typename F::unit& from, const typename F::scale& by, float* to) {
+    F::encode_group(values, n, units, scale);
+    F::decode_unit(from, by, to);
+};
+template <class F>
+concept encodes_on_device =
+    (!has_second_plane<F> && encodes_single_units<F>) || (has_second_plane<F> && encodes_single_groups<F>);
+
+/// A team of threads, as far as rotations use it.
+struct TeamArchetype {
+    CELLAR_FUNCTION int team_rank() const;
+    CELLAR_FUNCTION int team_size() const;
+    CELLAR_FUNCTION void team_barrier() const;
+};
+template <class F>
+concept rotates_on_device = !rotates_heads<F> || requires(const TeamArchetype& team, const HeadParts& parts) {
+    F::rotation::rotate(team, parts, parts);
+    F::rotation::undo(team, parts, parts);
+};
+
 } // namespace detail
+
+/// A format that devices encode and decode, too: parts of a head at a time, in functions that are marked
+/// `CELLAR_FUNCTION` and call nothing that runs on the host alone. Static members:
+/// - `encode_unit(values, unit)`, `decode_unit(unit, values)`: one unit, and a pointer to its values.
+/// - with two planes, `encode_group(values, n, units, scale)`: n values, which one scale serves;
+///   `decode_unit(unit, scale, values)`: one unit.
+///
+/// The rotation of a format that rotates heads has `rotate(team, parts, free)` and `undo(team, parts, free)`, called by
+/// all threads of a `team`, which has `team_rank()`, `team_size()` and `team_barrier()`. They rotate each part in
+/// place; `free` has room for as many. The call follows a barrier, and ends with one.
+///
+/// Law: the bits are those of `encode` and `decode`.
+template <class F>
+concept DeviceFormat = StorageFormat<F> && !Element<
+                           F> && detail::encodes_on_device<detail::unrotated_format<F>> && detail::rotates_on_device<F>;
 
 } // namespace cellar

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/function.hpp>
 #include <cellar/element/half.hpp>
 #include <cellar/format/detail/codes.hpp>
 #include <cellar/format/detail/name.hpp>
@@ -9,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <iterator>
 #include <span>
 #include <string_view>
@@ -34,7 +34,7 @@ struct AffineGroup {
     static constexpr auto last = static_cast<float>((1 << Bits) - 1);
 
     /// MLX's way: the extreme of larger magnitude, `edge`, is exact, and zero is a multiple of the scale away from it.
-    [[gnu::always_inline]] static ScaleAndBias encode(const float* values, Unit* units) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static ScaleAndBias encode(const float* values, Unit* units) {
         const auto [min, max] = extremes_of<Group>(values);
         const float step = (max - min) / last;
         const bool from_min = magnitude_of(min) > magnitude_of(max);
@@ -48,17 +48,17 @@ struct AffineGroup {
             numbers[i] = static_cast<std::uint8_t>(nearest_even(limited_above_zero((values[i] - bias) / scale, last)));
         for (int i = 0; i < Group / 8; ++i) {
             const std::uint64_t packed = little_endian(joined<Bits>(load_eight(numbers + 8 * i)));
-            std::memcpy(units[i / 4].bytes + i % 4 * Bits, &packed, Bits);
+            __builtin_memcpy(units[i / 4].bytes + i % 4 * Bits, &packed, Bits);
         }
         return {static_cast<half>(scale), static_cast<half>(bias)};
     }
-    /// The numbers, or with `Signed` those of 8 bits less 128.
+    /// The numbers of a unit, or with `Signed` those of 8 bits less 128.
     template <bool Signed, class Byte>
-    [[gnu::always_inline]] static void unpack(const Unit* units, Byte* numbers) {
-        for (int i = 0; i < Group / 8; ++i) {
-            const int begin = i % 4 * Bits;
+    [[gnu::always_inline]] CELLAR_FUNCTION static void unpack(const Unit& from, Byte* numbers) {
+        for (int i = 0; i < 4; ++i) {
+            const int begin = i * Bits;
             const int at = begin < 4 * Bits - 8 ? begin : 4 * Bits - 8; // of eight bytes within the unit
-            const std::uint64_t eight = separated<Bits>(load_eight(units[i / 4].bytes + at) >> 8 * (begin - at));
+            const std::uint64_t eight = separated<Bits>(load_eight(from.bytes + at) >> 8 * (begin - at));
             const std::uint64_t zero = Signed && Bits == 8 ? low_bits(1, 8) << 7 : 0;
             store_eight(eight ^ zero, reinterpret_cast<std::uint8_t*>(numbers + 8 * i));
         }
@@ -66,7 +66,7 @@ struct AffineGroup {
 
 private:
     /// The nearest whole number to x <= 0; of two, the even one.
-    [[gnu::always_inline]] static float whole(float x) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static float whole(float x) {
         constexpr float large = 0x1p23F;
         return x > -large ? (x - large) + large : x;
     }
@@ -109,6 +109,17 @@ public:
         detail::run<Decode>(units.data(), scales.data(), values.data(), std::ssize(scales));
     }
 
+    CELLAR_FUNCTION static void encode_group(const float* values, int /*n*/, unit* units, scale& to) {
+        to = Numbers::encode(values, units);
+    }
+    [[gnu::always_inline]] CELLAR_FUNCTION static void decode_unit(const unit& from, const scale& own, float* values) {
+        std::uint8_t numbers[32];
+        Numbers::template unpack<false>(from, numbers);
+        const auto by = static_cast<float>(own.scale);
+        const auto bias = static_cast<float>(own.bias);
+        for (int k = 0; k < 32; ++k) values[k] = static_cast<float>(numbers[k]) * by + bias;
+    }
+
     /// For attention: value i is codes[i] * factors[i / Group] + offsets[i / Group]. Codes of 8 bits are the numbers
     /// less 128.
     [[gnu::always_inline]] static void unpack(std::span<const unit> units, std::span<const scale> scales,
@@ -116,7 +127,8 @@ public:
                                               std::span<float> offsets) {
         constexpr int zero = Bits == 8 ? 128 : 0;
         for (std::size_t group = 0; group < scales.size(); ++group) {
-            Numbers::template unpack<true>(units.data() + group * units_per_group, codes.data() + group * Group);
+            for (std::size_t i = group * units_per_group; i < (group + 1) * units_per_group; ++i)
+                Numbers::template unpack<true>(units.data()[i], codes.data() + i * 32);
             const scale& own = scales.data()[group];
             factors.data()[group] = static_cast<float>(own.scale);
             offsets.data()[group] = static_cast<float>(own.scale) * zero + static_cast<float>(own.bias);
@@ -133,13 +145,8 @@ private:
     struct Decode {
         [[gnu::always_inline]] static void run(const unit* units, const scale* scales, float* values,
                                                std::ptrdiff_t n) {
-            for (std::ptrdiff_t i = 0; i < n; ++i) {
-                std::uint8_t numbers[std::size_t{Group}];
-                Numbers::template unpack<false>(units + i * units_per_group, numbers);
-                const auto by = static_cast<float>(scales[i].scale);
-                const auto bias = static_cast<float>(scales[i].bias);
-                for (int k = 0; k < Group; ++k) values[i * Group + k] = static_cast<float>(numbers[k]) * by + bias;
-            }
+            for (std::ptrdiff_t i = 0; i < n * units_per_group; ++i)
+                decode_unit(units[i], scales[i / units_per_group], values + i * 32);
         }
     };
 };

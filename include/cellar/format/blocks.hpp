@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/function.hpp>
 #include <cellar/element/half.hpp>
 #include <cellar/format/detail/blocks.hpp>
 #include <cellar/format/detail/codes.hpp>
@@ -8,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <string_view>
 
 /// Storage formats of llama.cpp's caches, in blocks of 32 values with scales in half precision. Units have the bytes of
@@ -54,7 +54,7 @@ struct FiveBitsMinimumBlock {
 
 /// Codes of 4 bits, or of 5 if the block has room for them.
 template <class Block>
-[[gnu::always_inline]] inline void pack_codes(const std::uint8_t (&codes)[32], Block& block) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline void pack_codes(const std::uint8_t (&codes)[32], Block& block) {
     pack_halves<32>(codes, block.low);
     if constexpr (sizeof(Block) > sizeof(NibblesMinimumBlock))
         for (int i = 0; i < 4; ++i)
@@ -63,20 +63,22 @@ template <class Block>
 }
 /// The codes less `Zero`.
 template <int Zero>
-[[gnu::always_inline]] inline void unpack_nibbles(const std::uint8_t* __restrict low, std::int8_t* __restrict to) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline void unpack_nibbles(const std::uint8_t* __restrict low,
+                                                                  std::int8_t* __restrict to) {
     for (int i = 0; i < 16; ++i) to[i] = static_cast<std::int8_t>((low[i] & 0xf) - Zero);
     for (int i = 0; i < 16; ++i) to[16 + i] = static_cast<std::int8_t>((low[i] >> 4) - Zero);
 }
 /// Eight codes in 64 bits, with their fifth bits.
 template <int Zero>
-[[gnu::always_inline]] inline void store_with_fifths(std::uint64_t codes, std::uint8_t fifths, std::int8_t* to) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline void store_with_fifths(std::uint64_t codes, std::uint8_t fifths,
+                                                                     std::int8_t* to) {
     constexpr std::uint64_t ones = low_bits(1, 8);
     codes |= separated<1>(fifths) << 4;
     codes = ((codes | ones << 7) - Zero * ones) ^ ones << 7; // no byte borrows from the next one
     store_eight(codes, reinterpret_cast<std::uint8_t*>(to));
 }
 template <int Zero = 0, class Block>
-[[gnu::always_inline]] inline void unpack_codes(const Block& block, std::int8_t* to) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline void unpack_codes(const Block& block, std::int8_t* to) {
     if constexpr (sizeof(Block) <= sizeof(NibblesMinimumBlock)) {
         unpack_nibbles<Zero>(block.low, to);
     } else {
@@ -92,7 +94,7 @@ template <int Zero = 0, class Block>
 /// Integers in [-Zero, Zero) times a scale: the one of largest magnitude is -Zero.
 template <class Format, class Block, int Zero>
 struct SignedBlocks : InBlocks<Format, Block, 32, half> {
-    [[gnu::always_inline]] static void encode_unit(const float* values, Block& block) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, Block& block) {
         constexpr auto zero = static_cast<float>(Zero);
         const float scale = first_largest<32>(values) / -zero;
         const float inverse = inverse_of(scale);
@@ -104,7 +106,7 @@ struct SignedBlocks : InBlocks<Format, Block, 32, half> {
         block.scale = static_cast<half>(scale);
         pack_codes(codes, block);
     }
-    [[gnu::always_inline]] static void unpack_unit(const Block& block, std::int8_t* to, half* factors) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const Block& block, std::int8_t* to, half* factors) {
         unpack_codes<Zero>(block, to);
         *factors = block.scale;
     }
@@ -113,7 +115,7 @@ struct SignedBlocks : InBlocks<Format, Block, 32, half> {
 /// Integers in [0, Last] times a scale, and a minimum.
 template <class Format, class Block, int Last>
 struct MinimumBlocks : InBlocks<Format, Block, 32, half, 32, true> {
-    [[gnu::always_inline]] static void encode_unit(const float* values, Block& block) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, Block& block) {
         constexpr auto last = static_cast<float>(Last);
         const auto [min, max] = extremes_of<32>(values);
         const float scale = (max - min) / last;
@@ -126,12 +128,25 @@ struct MinimumBlocks : InBlocks<Format, Block, 32, half, 32, true> {
         block.minimum = static_cast<half>(min);
         pack_codes(codes, block);
     }
-    [[gnu::always_inline]] static void unpack_unit(const Block& block, std::int8_t* to, half* factors, half* offsets) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const Block& block, std::int8_t* to, half* factors,
+                                                                   half* offsets) {
         unpack_codes(block, to);
         *factors = block.scale;
         *offsets = block.minimum;
     }
 };
+
+inline constexpr std::int8_t iq4_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                               1,    13,   25,  38,  53,  69,  89,  113};
+
+/// For devices, which have no tables of the host: eight of them, the first one lowest.
+constexpr std::uint64_t eight_levels(int first) {
+    std::uint64_t word = 0;
+    for (int i = 0; i < 8; ++i) word |= std::uint64_t{static_cast<std::uint8_t>(iq4_levels[first + i])} << 8 * i;
+    return word;
+}
+inline constexpr std::uint64_t lower_levels = eight_levels(0);
+inline constexpr std::uint64_t upper_levels = eight_levels(8);
 
 } // namespace detail
 
@@ -139,17 +154,18 @@ struct MinimumBlocks : InBlocks<Format, Block, 32, half, 32, true> {
 struct q8_0 : detail::InBlocks<q8_0, detail::BytesBlock, 32, half> {
     static constexpr std::string_view name = "q8_0";
 
-    [[gnu::always_inline]] static void encode_unit(const float* values, unit& block) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, unit& block) {
         const float scale = detail::largest_magnitude<32>(values) / 127;
         const float inverse = detail::inverse_of(scale);
         block.scale = static_cast<half>(scale);
         detail::nearest_steps<32>(values, inverse, block.steps);
     }
-    [[gnu::always_inline]] static void unpack_unit(const unit& block, code* codes, half* factors) {
-        std::memcpy(codes, block.steps, sizeof(block.steps));
+    [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const unit& block, code* codes, half* factors) {
+        __builtin_memcpy(codes, block.steps, sizeof(block.steps));
         *factors = block.scale;
     }
-    [[gnu::always_inline]] static void decode_unit(const unit& block, float* values) { // without a copy of the steps
+    [[gnu::always_inline]] CELLAR_FUNCTION static void decode_unit(const unit& block,
+                                                                   float* values) { // without a copy of the steps
         detail::multiples<32>(block.steps, static_cast<float>(block.scale), values);
     }
 };
@@ -179,9 +195,9 @@ struct q5_1 : detail::MinimumBlocks<q5_1, detail::FiveBitsMinimumBlock, 31> {
 struct iq4_nl : detail::InBlocks<iq4_nl, detail::NibblesBlock, 32, half> {
     static constexpr std::string_view name = "iq4_nl";
 
-    [[gnu::always_inline]] static void encode_unit(const float* values, unit& block) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, unit& block) {
         const float largest = detail::first_largest<32>(values);
-        const float inverse = detail::inverse_of(largest / levels[0]);
+        const float inverse = detail::inverse_of(largest / lowest);
         std::int32_t twice[32]; // rounded down, as the middles between levels are halves of integers
         for (int i = 0; i < 32; ++i) {
             const float scaled = detail::limited(2 * (values[i] * inverse), 254);
@@ -192,24 +208,24 @@ struct iq4_nl : detail::InBlocks<iq4_nl, detail::NibblesBlock, 32, half> {
         std::uint8_t codes[32];
         std::int8_t chosen[32];
         for (int i = 0; i < 32; ++i) {
-            codes[i] = nearest.codes[twice[i] + 256];
-            chosen[i] = levels[codes[i]];
+            codes[i] = nearest_code(twice[i]);
+            chosen[i] = level_of(codes[i]);
         }
         const std::int32_t magnitude = detail::magnitude_of(largest);
         const float scale = magnitude < infinity ? least_squares(values, chosen) : detail::quiet_nan;
         block.scale = static_cast<half>(magnitude < tiny ? 0 : scale);
         detail::pack_codes(codes, block);
     }
-    [[gnu::always_inline]] static void unpack_unit(const unit& block, code* to, half* factors) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const unit& block, code* to, half* factors) {
         std::int8_t codes[32];
         detail::unpack_codes(block, codes);
-        for (int i = 0; i < 32; ++i) to[i] = levels[codes[i]];
+        for (int i = 0; i < 32; ++i) to[i] = level_of(codes[i]);
         *factors = block.scale;
     }
 
 private:
-    static constexpr std::int8_t levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                               1,    13,   25,  38,  53,  69,  89,  113};
+    static constexpr float lowest = detail::iq4_levels[0];
+    static constexpr auto& levels = detail::iq4_levels;
     static constexpr std::int32_t tiny = 0x26901d7d; // as a float: 1e-15
     static constexpr std::int32_t infinity = 0x7f800000;
 
@@ -225,8 +241,26 @@ private:
     };
     static const Nearest nearest;
 
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
+    CELLAR_FUNCTION static std::int8_t level_of(int code) {
+        return static_cast<std::int8_t>((code < 8 ? detail::lower_levels : detail::upper_levels) >> code % 8 * 8);
+    }
+    CELLAR_FUNCTION static std::uint8_t nearest_code(std::int32_t twice) {
+        int code = 0;
+        for (int i = 1; i < 16; ++i) code += twice >= level_of(i - 1) + level_of(i);
+        return static_cast<std::uint8_t>(code);
+    }
+#else
+    [[gnu::always_inline]] CELLAR_FUNCTION static std::int8_t level_of(int code) {
+        return levels[code];
+    }
+    [[gnu::always_inline]] CELLAR_FUNCTION static std::uint8_t nearest_code(std::int32_t twice) {
+        return nearest.codes[twice + 256];
+    }
+#endif
+
     /// The scale of least squared errors, each weighted by the square of its value. In ggml's order.
-    [[gnu::always_inline]] static float least_squares(const float* values, const std::int8_t* chosen) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static float least_squares(const float* values, const std::int8_t* chosen) {
         float with_values[32]; // apart from the sums, whose order is a matter of the bits
         float with_levels[32];
         for (int i = 0; i < 32; ++i) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/function.hpp>
 #include <cellar/format/detail/blocks.hpp>
 #include <cellar/format/detail/codes.hpp>
 #include <cellar/format/detail/minifloat.hpp>
@@ -16,20 +17,22 @@ namespace cellar {
 
 namespace detail {
 
+/// -1 or 0.
+[[gnu::always_inline]] CELLAR_FUNCTION inline std::int32_t is_beyond(std::int32_t magnitude, float middle) {
+    return (__builtin_bit_cast(std::int32_t, middle) - magnitude) >> 31;
+}
 /// The nearest E2M1 to value / scale; of two, the one nearer to zero. Without the negative zero.
-[[gnu::always_inline]] inline std::uint8_t nearest_e2m1(float value, float scale) {
-    const std::int32_t magnitude = magnitude_of(value);
-    const auto beyond = [&](float middle) CELLAR_ALWAYS_INLINE { // -1 or 0
-        return (__builtin_bit_cast(std::int32_t, middle * scale) - magnitude) >> 31;
-    };
-    const std::int32_t is_not_zero = beyond(0.25F);
-    const std::int32_t code =
-        is_not_zero + beyond(0.75F) + beyond(1.25F) + beyond(1.75F) + beyond(2.5F) + beyond(3.5F) + beyond(5);
+[[gnu::always_inline]] CELLAR_FUNCTION inline std::uint8_t nearest_e2m1(float value, float scale) {
+    const std::int32_t x = magnitude_of(value);
+    const std::int32_t is_not_zero = is_beyond(x, 0.25F * scale);
+    const std::int32_t code = is_not_zero + is_beyond(x, 0.75F * scale) + is_beyond(x, 1.25F * scale)
+                              + is_beyond(x, 1.75F * scale) + is_beyond(x, 2.5F * scale) + is_beyond(x, 3.5F * scale)
+                              + is_beyond(x, 5 * scale);
     const std::int32_t sign = __builtin_bit_cast(std::int32_t, value) >> 28 & 8;
     return static_cast<std::uint8_t>((sign & is_not_zero) - code);
 }
 /// Twice the number.
-[[gnu::always_inline]] inline std::int8_t twice_e2m1(int code) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline std::int8_t twice_e2m1(int code) {
     const int n = code & 7;
     const int twice = n + if_less(4, n, 1, 0) + if_less(5, n, 1, 0) + if_less(6, n, 3, 0);
     const int sign = -(code >> 3); // -1 or 0
@@ -37,13 +40,14 @@ namespace detail {
 }
 
 template <int N>
-[[gnu::always_inline]] inline void encode_e2m1(const float* values, float scale, std::uint8_t* to) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline void encode_e2m1(const float* values, float scale, std::uint8_t* to) {
     std::uint8_t codes[std::size_t{N}];
     for (int i = 0; i < N; ++i) codes[i] = nearest_e2m1(values[i], scale);
     pack_halves<N>(codes, to);
 }
 template <int N>
-[[gnu::always_inline]] inline void unpack_e2m1(const std::uint8_t* __restrict from, std::int8_t* __restrict twice) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline void unpack_e2m1(const std::uint8_t* __restrict from,
+                                                               std::int8_t* __restrict twice) {
     for (int i = 0; i < N / 2; ++i) twice[i] = twice_e2m1(from[i] & 0xf);
     for (int i = 0; i < N / 2; ++i) twice[i + N / 2] = twice_e2m1(from[i] >> 4);
 }
@@ -69,19 +73,19 @@ struct Nvfp4Block {
 struct mxfp4 : detail::InBlocks<mxfp4, detail::Mxfp4Block, 32, float> {
     static constexpr std::string_view name = "mxfp4";
 
-    [[gnu::always_inline]] static void encode_unit(const float* values, unit& block) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, unit& block) {
         const std::int32_t exponent = detail::magnitude_of(detail::largest_magnitude<32>(values)) >> 23;
         block.scale = static_cast<std::uint8_t>(exponent == 255 ? 255 : exponent < 2 ? 0 : exponent - 2);
         detail::encode_e2m1<32>(values, 2 * half_of(block.scale), block.numbers);
     }
-    [[gnu::always_inline]] static void unpack_unit(const unit& block, code* codes, float* factors) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const unit& block, code* codes, float* factors) {
         detail::unpack_e2m1<32>(block.numbers, codes);
         *factors = half_of(block.scale);
     }
 
 private:
     /// Half of the scale 2^(exponent - 127).
-    [[gnu::always_inline]] static float half_of(std::uint8_t exponent) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static float half_of(std::uint8_t exponent) {
         const std::int32_t bits = exponent < 2 ? 1 << (21 + exponent) : (exponent - 1) << 23;
         return exponent == 255 ? detail::quiet_nan : __builtin_bit_cast(float, bits);
     }
@@ -93,7 +97,7 @@ template <class Format, bool FourOverSix>
 struct Nvfp4 : InBlocks<Format, Nvfp4Block, 64, float, 16> {
     static constexpr std::string_view name = "nvfp4";
 
-    [[gnu::always_inline]] static void encode_unit(const float* values, Nvfp4Block& block) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, Nvfp4Block& block) {
         for (std::ptrdiff_t group = 0; group < 4; ++group) {
             const float* const own = values + 16 * group;
             const float largest = largest_magnitude<16>(own);
@@ -106,7 +110,8 @@ struct Nvfp4 : InBlocks<Format, Nvfp4Block, 64, float, 16> {
             encode_e2m1<16>(own, scale == 0 ? __builtin_inff() : value_of(scale), block.numbers[group]); // 0: all are 0
         }
     }
-    [[gnu::always_inline]] static void unpack_unit(const Nvfp4Block& block, std::int8_t* codes, float* factors) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const Nvfp4Block& block, std::int8_t* codes,
+                                                                   float* factors) {
         for (std::ptrdiff_t group = 0; group < 4; ++group) {
             unpack_e2m1<16>(block.numbers[group], codes + 16 * group);
             factors[group] = value_of(block.scales[group]) / 2;
@@ -118,17 +123,17 @@ private:
     static constexpr int largest_scale = 0x7e;
     static constexpr int nan = 0x7f;
 
-    [[gnu::always_inline]] static std::uint8_t nearest_scale(float x) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static std::uint8_t nearest_scale(float x) {
         constexpr std::int32_t above = Scale::power_above(largest_scale);
         const std::int32_t magnitude = magnitude_of(x);
         const std::int32_t number = Scale::rounded(magnitude < above ? magnitude : above);
         const std::int32_t finite = number < largest_scale ? number : largest_scale;
         return static_cast<std::uint8_t>(magnitude < 0x7f800000 ? finite : nan);
     }
-    [[gnu::always_inline]] static float value_of(std::uint8_t scale) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static float value_of(std::uint8_t scale) {
         return scale == nan ? quiet_nan : Scale::value_of(scale & 0x7f);
     }
-    [[gnu::always_inline]] static float error_of(const float* values, float scale) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static float error_of(const float* values, float scale) {
         std::uint8_t codes[16];
         float errors[16];
         for (int i = 0; i < 16; ++i) codes[i] = nearest_e2m1(values[i], scale);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/function.hpp>
 #include <cellar/element/half.hpp>
 #include <cellar/element/storage_format.hpp>
 #include <cellar/format/detail/minifloat.hpp>
@@ -40,6 +41,9 @@ struct Fp8 {
         detail::run<Decode>(units.data(), values.data(), std::ssize(values));
     }
 
+    CELLAR_FUNCTION static void encode_unit(const float* value, unit& to) { encode_some<1>(value, &to); }
+    CELLAR_FUNCTION static void decode_unit(const unit& from, float* value) { decode_some<1>(&from, value); }
+
     /// For attention: value i is codes[i] * factors[0]. The bits of a number are those of a half with another bias.
     [[gnu::always_inline]] static void unpack(std::span<const unit> units, std::span<code> codes,
                                               std::span<float> factors) {
@@ -59,7 +63,8 @@ private:
     static constexpr int too_large = Above == Overflow::saturates ? Largest : Infinity != 0 ? Infinity : nan;
 
     template <int N>
-    [[gnu::always_inline]] static void encode_some(const float* __restrict values, unit* __restrict to) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void encode_some(const float* __restrict values,
+                                                                   unit* __restrict to) {
         constexpr std::int32_t above = Number::power_above(Largest);
         for (int k = 0; k < N; ++k) {
             const auto bits = __builtin_bit_cast(std::int32_t, values[k]);
@@ -70,7 +75,8 @@ private:
         }
     }
     template <int N>
-    [[gnu::always_inline]] static void decode_some(const unit* __restrict from, float* __restrict values) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void decode_some(const unit* __restrict from,
+                                                                   float* __restrict values) {
         for (int k = 0; k < N; ++k) {
             const std::int32_t magnitude = from[k] & 0x7f;
             const std::int32_t special = if_less(last, magnitude, nan_of_float, infinity_of_float);
@@ -81,7 +87,7 @@ private:
         }
     }
     template <int N>
-    [[gnu::always_inline]] static void unpack_some(const unit* __restrict from, code* __restrict to) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_some(const unit* __restrict from, code* __restrict to) {
         for (int k = 0; k < N; ++k) {
             const int magnitude = from[k] & 0x7f;
             // With infinities, the special ones are those of half. Else only 0x7f is: a NaN, once its exponent is full.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/function.hpp>
 #include <cellar/element/storage_format.hpp>
 #include <cellar/format/detail/numbers.hpp>
 #include <cellar/format/detail/run.hpp>
@@ -33,7 +34,27 @@ struct int8_per_head {
         if (!values.empty()) detail::run<Decode>(units.data(), scales.data(), values.data(), std::ssize(values));
     }
 
+    CELLAR_FUNCTION static void encode_group(const float* values, int n, unit* units, scale& to) {
+        std::int32_t largest = 0;
+        for (int i = 0; i < n; ++i) {
+            const std::int32_t magnitude = detail::magnitude_of(values[i]);
+            largest = magnitude > largest ? magnitude : largest;
+        }
+        to = scale_of(largest);
+        const float inverse = detail::inverse_of(to);
+        for (int i = 0; i < n; ++i) detail::nearest_steps<1>(values + i, inverse, units + i);
+    }
+    CELLAR_FUNCTION static void decode_unit(const unit& from, const scale& by, float* value) {
+        detail::multiples<1>(&from, by, value);
+    }
+
 private:
+    /// Of the largest magnitude, as bits.
+    [[gnu::always_inline]] CELLAR_FUNCTION static scale scale_of(std::int32_t largest) {
+        const float exact = __builtin_bit_cast(float, largest) / 127;
+        return exact < 0x1p-126F ? 0 : exact;
+    }
+
     struct Encode {
         [[gnu::always_inline]] static void run(const float* values, unit* units, scale* to, std::ptrdiff_t n) {
             std::int32_t largest = 0;
@@ -41,8 +62,7 @@ private:
                 const std::int32_t magnitude = detail::magnitude_of(detail::largest_magnitude<N>(values + i));
                 largest = magnitude > largest ? magnitude : largest;
             });
-            const float exact = __builtin_bit_cast(float, largest) / 127;
-            *to = exact < 0x1p-126F ? 0 : exact;
+            *to = scale_of(largest);
             const float inverse = detail::inverse_of(*to);
             detail::for_each_chunk(n, [&]<int N>(std::ptrdiff_t i) CELLAR_ALWAYS_INLINE {
                 detail::nearest_steps<N>(values + i, inverse, units + i);

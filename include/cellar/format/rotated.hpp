@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/function.hpp>
+#include <cellar/base/head_parts.hpp>
 #include <cellar/element/storage_format.hpp>
 #include <cellar/format/detail/name.hpp>
 #include <cellar/format/detail/run.hpp>
@@ -8,6 +10,7 @@
 #include <algorithm>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <span>
@@ -53,7 +56,39 @@ public:
     static void rotate(std::span<float> head) { detail::run<Transform>(head.data(), std::ssize(head)); }
     static void undo(std::span<float> head) { rotate(head); }
 
+    /// On a device, see `DeviceFormat`: the same sums, for all parts at a time.
+    template <class Team>
+    CELLAR_FUNCTION static void rotate(const Team& team, const HeadParts& parts, const HeadParts& free) {
+        constexpr std::int32_t apart = N / 2;
+        bool in_parts = true;
+        for (int bit = 1; bit < N; bit *= 2) {
+            for (std::int32_t i = team.team_rank(); i < parts.count * apart; i += team.team_size()) {
+                const float* const from = (in_parts ? parts : free)(i / apart) + i % apart;
+                float* const to = (in_parts ? free : parts)(i / apart) + 2 * (i % apart);
+                to[0] = from[0] + from[apart];
+                to[1] = from[0] - from[apart];
+            }
+            team.team_barrier();
+            in_parts = !in_parts;
+        }
+        for (std::int32_t i = team.team_rank(); i < parts.count * N; i += team.team_size())
+            parts(i / N)[i % N] = (in_parts ? parts : free)(i / N)[i % N] * factor();
+        team.team_barrier();
+    }
+    template <class Team>
+    CELLAR_FUNCTION static void undo(const Team& team, const HeadParts& parts, const HeadParts& free) {
+        rotate(team, parts, free);
+    }
+
 private:
+    /// 1 / sqrt(N).
+    CELLAR_FUNCTION static constexpr float factor() {
+        float found = 1;
+        int n = N;
+        for (; n >= 4; n /= 4) found /= 2;
+        return n == 2 ? found * 0x1.6a09e6p-1F : found;
+    }
+
     struct Transform {
         [[gnu::always_inline]] static void run(float* values, std::ptrdiff_t n) {
             for (std::ptrdiff_t i = 0; i < n; i += N) {
@@ -77,13 +112,6 @@ private:
                 to[2 * i] = from[i] + from[i + N / 2];
                 to[2 * i + 1] = from[i] - from[i + N / 2];
             }
-        }
-        /// 1 / sqrt(N).
-        static constexpr float factor() {
-            float found = 1;
-            int n = N;
-            for (; n >= 4; n /= 4) found /= 2;
-            return n == 2 ? found * 0x1.6a09e6p-1F : found;
         }
     };
 };

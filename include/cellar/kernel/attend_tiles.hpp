@@ -3,6 +3,7 @@
 
 #include <cellar/base/attention_work.hpp>
 #include <cellar/base/function.hpp>
+#include <cellar/base/head_parts.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/score.hpp>
 #include <cellar/base/view.hpp>
@@ -65,12 +66,18 @@ public:
         const std::int32_t begin = part * block.part_cells;
         const std::int32_t end = block.cells - begin < block.part_cells ? block.cells : begin + block.part_cells;
         read_queries(team, block, head, shared);
+        if constexpr (are_rotated<Keys>) {
+            team.team_barrier();
+            rotate_rows<Keys, false>(team, shared.queries, block.rows, shape.query_pitch(), shape.key_dim, shared);
+        }
         for (std::int32_t first = begin; first < end; first += tile_size) {
             find_cells(team, block, first, first == begin ? -1 : block.number(first - 1), end, shared);
             team.team_barrier();
             add_tile(team, block, head, end - first < tile_size ? end - first : tile_size, shared);
         }
         team.team_barrier();
+        if constexpr (are_rotated<Values>)
+            rotate_rows<Values, true>(team, shared.values, block.rows, shape.value_pitch(), shape.value_dim, shared);
         if (block.parts == 1) {
             write_results(team, block, head, shared);
         } else {
@@ -151,6 +158,24 @@ private:
         }
     }
 
+    // Rotates queries to where the keys are, or undoes the rotation of weighted values: as many rows at a time as the
+    // tile has room for.
+    template <class Rows, bool Undoes>
+    CELLAR_FUNCTION void rotate_rows(const Team& team, float* floats, int count, std::int64_t pitch, std::int32_t dim,
+                                     const Shared& shared) const {
+        using Rotation = typename Rows::Format::rotation;
+        constexpr std::int32_t size = Rotation::values_per_rotation;
+        const int most = static_cast<int>(tile_size * StagedTile::pitch / pitch);
+        for (int row = 0; row < count; row += most) {
+            const int some = count - row < most ? count - row : most;
+            HeadParts parts{floats + row * pitch, some * (dim / size), dim / size, static_cast<std::int32_t>(pitch),
+                            size};
+            HeadParts free = parts;
+            free.values = shared.tile.rows;
+            Undoes ? Rotation::undo(team, parts, free) : Rotation::rotate(team, parts, free);
+        }
+    }
+
     // Cells [first, first + tile_size) of those that the block visits, as far as `end`. The search begins with the run
     // of the cell before, whose number is `before`. A run has at least one cell.
     CELLAR_FUNCTION void find_cells(const Team& team, const AttentionBlock& block, std::int32_t first,
@@ -188,21 +213,21 @@ private:
                               && (shared.positions[0] >= block.see_from || shared.positions[count - 1] < sinks);
         const SeenTile seen{count, all_seen};
         for (std::int32_t d = 0; d < shape.key_dim; d += StagedTile::dims) {
-            shared.tile.stage(team, keys, head, d, count);
+            shared.tile.stage(team, keys, shape.key_dim, head, d, count);
             team.team_barrier();
             const bool few = block.rows < few_rows;
             few ? add_scores<1>(team, block.rows, d, seen, shared) : add_scores<2>(team, block.rows, d, seen, shared);
             team.team_barrier();
         }
         find_largest(team, block.rows, shared);
-        shared.tile.stage(team, values, head, 0, count);
+        shared.tile.stage(team, values, shape.value_dim, head, 0, count);
         team.team_barrier();
         find_weights(team, block.rows, all_seen, shared);
         team.team_barrier();
         add_sums(team, block.rows, count, shared);
         for (std::int32_t d = 0; d < shape.value_dim; d += StagedTile::dims) {
             if (d != 0) {
-                shared.tile.stage(team, values, head, d, count);
+                shared.tile.stage(team, values, shape.value_dim, head, d, count);
                 team.team_barrier();
             }
             all_seen ? add_values<false>(team, block.rows, d, count, shared)

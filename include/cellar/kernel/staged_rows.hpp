@@ -5,6 +5,7 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/kernel/pack.hpp>
 #include <cellar/layout/mapping.hpp>
+#include <cellar/layout/stored_units.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +27,18 @@ PackedRows<Rows> packed_rows(const Rows& rows) {
                       && is_aligned_for_packs<width>(rows.data)};
 }
 
+/// Units need no such choice.
+template <class F, class Mapping>
+const StoredUnits<F, Mapping>& packed_rows(const StoredUnits<F, Mapping>& rows) {
+    return rows;
+}
+
+/// True if rows are read as heads that were rotated.
+template <class Rows>
+inline constexpr bool are_rotated = false;
+template <class F, class Mapping>
+inline constexpr bool are_rotated<StoredUnits<F, Mapping>> = rotates_heads<F>;
+
 /// A part of the rows of some cells, as floats in the shared memory of a team.
 struct StagedTile {
     static constexpr int cells = 64;
@@ -42,10 +55,32 @@ struct StagedTile {
 
     CELLAR_FUNCTION Four four(int cell, int d) const { return *reinterpret_cast<const Four*>(rows + cell * pitch + d); }
 
-    /// Copies elements [first, first + dims) of one head. Elements after the last one are zero, and so are cells
-    /// after the first `count`. The team's threads divide the work; a barrier must follow.
+    /// Copies elements [first, first + dims) of the `dim` ones of one head. Elements after the last one are zero, and
+    /// so are cells after the first `count`. The team's threads divide the work; a barrier must follow.
+    template <class Team, class F, class Mapping>
+    CELLAR_FUNCTION void stage(const Team& team, const StoredUnits<F, Mapping>& from, std::int32_t dim, int head,
+                               std::int32_t first, int count) const {
+        constexpr std::int32_t unit = values_per_unit<F>;
+        constexpr std::int32_t step = unit >= 4 ? unit : 4 / unit * unit; // so that a thread has some loads in flight
+        const std::int32_t end = first + dims < dim ? first + dims : dim;
+        const std::int32_t begin = first / step * step; // a unit may begin before, and end after
+        const std::int32_t across = (end - begin + step - 1) / step;
+        for (std::int32_t i = team.team_rank(); i < cells * across; i += team.team_size()) {
+            const std::int32_t cell = i / across;
+            const std::int32_t value = begin + i % across * step;
+            float values[std::size_t{step}] = {};
+            for (std::int32_t k = 0; k < step; k += unit)
+                if (cell < count && value + k < end) from.decode(list[cell], head, value + k, values + k);
+            for (std::int32_t k = 0; k < step; ++k)
+                if (value + k >= first && value + k < end) rows[cell * pitch + value + k - first] = values[k];
+        }
+        const std::int32_t rest = first + dims - end;
+        for (std::int32_t i = team.team_rank(); i < cells * rest; i += team.team_size())
+            rows[i / rest * pitch + end - first + i % rest] = 0;
+    }
     template <class Team, class Rows>
-    CELLAR_FUNCTION void stage(const Team& team, const Rows& from, int head, std::int32_t first, int count) const {
+    CELLAR_FUNCTION void stage(const Team& team, const Rows& from, std::int32_t /*dim*/, int head, std::int32_t first,
+                               int count) const {
         if constexpr (contiguous_heads<typename Rows::Mapping>)
             if (from.in_packs) return stage_packs(team, from, head, first, count);
         stage_elements(team, from, head, first, count);

@@ -21,6 +21,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -43,8 +44,9 @@ public:
     template <class Keys, class Values, class Q, class Out>
     void run(const ExecutionSpace& space, const AttentionWork<Keys, Values, Q, Out>& work) {
         const AttentionShape& shape = work.shape;
-        const kernel::PackedRows<Keys> keys = kernel::packed_rows(work.keys);
-        const kernel::PackedRows<Values> values = kernel::packed_rows(work.values);
+        const auto keys = kernel::packed_rows(work.keys);
+        const auto values = kernel::packed_rows(work.values);
+        expect_whole_parts<Values>(shape.value_dim);
         kernel::AttentionTileShape tiles{static_cast<std::int32_t>(shape.key_dim),
                                          static_cast<std::int32_t>(shape.value_dim), 1};
         plan(space, {shape.kv_heads, shape.group(), max_rows(space, tiles)});
@@ -62,8 +64,9 @@ public:
                                               tiles.value_dim,
                                               kernel::Divisor{shape.kv_heads},
                                               kernel::Divisor{shape.group()}};
-        const kernel::AttendTiles<kernel::PackedRows<Keys>, kernel::PackedRows<Values>, Q, Out, Team> attend{
-            keys, values, work.q, call, device_runs_, upload_tree(space, work), lists_.sinks, tiles};
+        const kernel::AttendTiles<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(values)>, Q, Out,
+                                  Team>
+            attend{keys, values, work.q, call, device_runs_, upload_tree(space, work), lists_.sinks, tiles};
         launch_teams("cellar: attend", space, attend, plan_.items * shape.kv_heads, tiles.bytes());
         if (plan_.joined_rows == 0) return;
         const kernel::JoinParts<Out, Team> join{call, plan_.max_parts};
@@ -101,6 +104,17 @@ private:
         plan_.template make<Limits>(lists_, wanted.kv_heads, wanted.group, wanted.room);
         device_blocks_ = blocks_.upload(space, plan_.blocks);
         planned_ = wanted;
+    }
+
+    // Values may be the first elements of keys that were rotated in larger parts.
+    template <class Values>
+    static void expect_whole_parts(std::int64_t dim) {
+        if constexpr (kernel::are_rotated<Values>) {
+            constexpr int part = Values::Format::values_per_rotation;
+            CELLAR_EXPECTS(dim % part == 0, "attend: the results have ", dim,
+                           " elements a head, expected a multiple of ", part,
+                           " on this device, which are rotated together");
+        }
     }
 
     // As many rows as Kokkos has shared memory for: 40 KB on CUDA and HIP.

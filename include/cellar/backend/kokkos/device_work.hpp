@@ -5,6 +5,7 @@
 #include <cellar/backend/kokkos/device_attention.hpp>
 #include <cellar/backend/kokkos/device_crc32.hpp>
 #include <cellar/backend/kokkos/device_rows.hpp>
+#include <cellar/backend/kokkos/device_units.hpp>
 #include <cellar/backend/kokkos/launch.hpp>
 #include <cellar/backend/kokkos/staged_list.hpp>
 #include <cellar/base/ids.hpp>
@@ -103,30 +104,32 @@ public:
     template <class Mapping, class E, class T>
     void scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Cell> cells,
                  StridedView<const T, 3> rows) {
-        launch_rows<Limits>(space, mapping, memory, {cells_.upload(space, cells)}, rows);
+        if constexpr (moves_in_words<E>) {
+            launch_unit_rows<Limits>(space, mapping, memory, {cells_.upload(space, cells)}, rows);
+        } else {
+            launch_rows<Limits>(space, mapping, memory, {cells_.upload(space, cells)}, rows);
+        }
     }
 
     template <class Mapping, class E, class T>
     void gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, std::span<const Cell> cells,
                 StridedView<T, 3> rows) {
-        launch_rows<Limits>(space, mapping, memory, {gathered_.upload(space, cells)}, rows);
+        if constexpr (moves_in_words<E>) {
+            launch_unit_rows<Limits>(space, mapping, memory, {gathered_.upload(space, cells)}, rows);
+        } else {
+            launch_rows<Limits>(space, mapping, memory, {gathered_.upload(space, cells)}, rows);
+        }
     }
 
     /// Runs that overlap themselves go through scratch memory, as many cells at once as it holds. All others are copied
     /// in one launch.
     template <class Mapping, class E>
     void move(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Move> moves) {
-        // All sources, then all targets, as one list. Runs that overlap themselves are after the others.
-        listed_.clear();
-        const std::int64_t apart = list_cells(moves, false, &Move::from);
-        const std::int64_t count = apart + list_cells(moves, true, &Move::from);
-        if (count == 0) return;
-        list_cells(moves, false, &Move::to);
-        list_cells(moves, true, &Move::to);
-        const Cell* const from = moved_.upload(space, listed_);
-        const Cell* const to = from + count;
-        launch_copy<Limits>(space, mapping, memory, {from}, {to}, apart);
-        move_in_order<Mapping, E>(space, mapping, memory, from + apart, to + apart, count - apart);
+        if constexpr (moves_in_words<E>) {
+            move_elements(space, in_words<E>(mapping), in_words(memory), moves);
+        } else {
+            move_elements(space, mapping, memory, moves);
+        }
     }
 
     /// Consecutive rotations by the same delta are one launch.
@@ -134,19 +137,49 @@ public:
     void rotate(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Shift& shift, int layer,
                 std::span<const KeyRotation> rotations) {
         const auto rotation = shift.rotation(layer);
-        if (rotation.pairs() == 0) return;
-        while (!rotations.empty()) {
-            const std::int32_t delta = rotations.front().delta;
-            listed_.clear();
-            std::size_t n = 0;
-            for (; n < rotations.size() && rotations[n].delta == delta; ++n)
-                for (std::int32_t i = 0; i < rotations[n].count; ++i) listed_.push_back(rotations[n].first + i);
-            rotations = rotations.subspan(n);
-            if (listed_.empty()) continue;
-            const auto* const factors = upload_factors(space, shift, layer, delta, rotation.pairs());
-            launch_rotate<Limits>(space, mapping, memory, rotation, factors, {rotated_.upload(space, listed_)},
-                                  std::ssize(listed_));
-        }
+        for_each_delta(space, shift, layer, rotations,
+                       [&](const auto* factors, kernel::CellList cells, std::int64_t n) {
+                           launch_rotate<Limits>(space, mapping, memory, rotation, factors, cells, n);
+                       });
+    }
+
+    template <class F, class... Planes>
+    void encode(const ExecutionSpace& space, std::span<const Cell> cells, StridedView<const float, 3> values,
+                const Planes&... planes) {
+        const auto units = units_of<F>(planes...);
+        using Kernel = kernel::EncodeHeads<std::remove_const_t<decltype(units)>, Team>;
+        launch_heads<Limits>("cellar: encode", space, units, {cells_.upload(space, cells)}, std::ssize(cells),
+                             [&](const auto& heads, std::int64_t first, std::int32_t count) {
+                                 return Kernel{heads, some_rows(values, first, count)};
+                             });
+    }
+    template <class F, class... Planes>
+    void decode(const ExecutionSpace& space, std::span<const Cell> cells, StridedView<float, 3> values,
+                const Planes&... planes) {
+        const auto units = units_of<F>(planes...);
+        using Kernel = kernel::DecodeHeads<std::remove_const_t<decltype(units)>, Team>;
+        launch_heads<Limits>("cellar: decode", space, units, {gathered_.upload(space, cells)}, std::ssize(cells),
+                             [&](const auto& heads, std::int64_t first, std::int32_t count) {
+                                 return Kernel{heads, some_rows(values, first, count)};
+                             });
+    }
+
+    /// Consecutive rotations by the same delta are one launch.
+    template <class F, class Shift, class... Planes>
+    void rotate_encoded(const ExecutionSpace& space, const Shift& shift, int layer,
+                        std::span<const KeyRotation> rotations, const Planes&... planes) {
+        const auto units = units_of<F>(planes...);
+        const auto rotation = shift.rotation(layer);
+        using Units = std::remove_const_t<decltype(units)>;
+        using Kernel =
+            kernel::RotateHeads<Units, std::remove_const_t<decltype(rotation)>, typename Shift::Factor, Team>;
+        for_each_delta(space, shift, layer, rotations,
+                       [&](const auto* factors, kernel::CellList cells, std::int64_t n) {
+                           launch_heads<Limits>("cellar: rotate", space, units, cells, n,
+                                                [&](const auto& heads, std::int64_t, std::int32_t) {
+                                                    return Kernel{heads, rotation, factors};
+                                                });
+                       });
     }
 
     /// One launch for every 8 tensors.
@@ -202,6 +235,7 @@ public:
 
 private:
     using Scratch = KokkosBlock<std::byte, MemorySpace>;
+    using Team = typename Kokkos::TeamPolicy<ExecutionSpace>::member_type;
     template <class T>
     using List = StagedList<T, ExecutionSpace, MemorySpace>;
 
@@ -214,6 +248,47 @@ private:
     void for_each_list(F f) {
         f(cells_), f(gathered_), f(moved_), f(rotated_), f(factors_);
         f(slot_copies_), f(last_slot_copies_), f(mask_bits_), f(entries_);
+    }
+
+    template <class Mapping, class E>
+    void move_elements(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Move> moves) {
+        // All sources, then all targets, as one list. Runs that overlap themselves are after the others.
+        listed_.clear();
+        const std::int64_t apart = list_cells(moves, false, &Move::from);
+        const std::int64_t count = apart + list_cells(moves, true, &Move::from);
+        if (count == 0) return;
+        list_cells(moves, false, &Move::to);
+        list_cells(moves, true, &Move::to);
+        const Cell* const from = moved_.upload(space, listed_);
+        const Cell* const to = from + count;
+        launch_copy<Limits>(space, mapping, memory, {from}, {to}, apart);
+        move_in_order<Mapping, E>(space, mapping, memory, from + apart, to + apart, count - apart);
+    }
+
+    /// Calls f(factors, cells, count) for consecutive rotations by the same delta.
+    template <class Shift, class F>
+    void for_each_delta(const ExecutionSpace& space, const Shift& shift, int layer,
+                        std::span<const KeyRotation> rotations, F f) {
+        const int pairs = shift.rotation(layer).pairs();
+        if (pairs == 0) return;
+        while (!rotations.empty()) {
+            const std::int32_t delta = rotations.front().delta;
+            listed_.clear();
+            std::size_t n = 0;
+            for (; n < rotations.size() && rotations[n].delta == delta; ++n)
+                for (std::int32_t i = 0; i < rotations[n].count; ++i) listed_.push_back(rotations[n].first + i);
+            rotations = rotations.subspan(n);
+            if (listed_.empty()) continue;
+            const auto* const factors = upload_factors(space, shift, layer, delta, pairs);
+            f(factors, kernel::CellList{rotated_.upload(space, listed_)}, std::ssize(listed_));
+        }
+    }
+
+    template <class T>
+    static StridedView<T, 3> some_rows(StridedView<T, 3> rows, std::int64_t first, std::int32_t count) {
+        rows.pointer += first * rows.stride(0);
+        rows.extents[0] = count;
+        return rows;
     }
 
     /// Lists the sources or targets of the runs that overlap themselves or do not, in the order in which none is

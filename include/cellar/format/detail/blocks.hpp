@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/function.hpp>
 #include <cellar/format/detail/numbers.hpp>
 #include <cellar/format/detail/run.hpp>
 
@@ -61,7 +62,7 @@ struct InBlocks {
 
     static constexpr int per_unit = Values / ValuesPerFactor;
 
-    [[gnu::always_inline]] static void decode_unit(const unit& from, float* values) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void decode_unit(const unit& from, float* values) {
         code codes[std::size_t{Values}];
         factor factors[std::size_t{per_unit}];
         if constexpr (Offsets) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/function.hpp>
+
 #include <cstdint>
 
 namespace cellar::detail {
@@ -12,10 +14,12 @@ struct Minifloat {
     static constexpr int bias = (1 << (ExponentBits - 1)) - 1;
 
     /// The power of two above a number, both as magnitudes: the bits of a float, and those of the number.
-    static constexpr std::int32_t power_above(int number) { return ((number >> FractionBits) + 128 - bias) << 23; }
+    CELLAR_FUNCTION static constexpr std::int32_t power_above(int number) {
+        return ((number >> FractionBits) + 128 - bias) << 23;
+    }
 
     /// The nearest number to a magnitude that is given as the bits of a float; of two, the even one.
-    [[gnu::always_inline]] static std::int32_t rounded(std::int32_t magnitude) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static std::int32_t rounded(std::int32_t magnitude) {
         const std::int32_t exponent = magnitude & 0x7f800000;
         const std::int32_t unit = exponent > smallest_normal ? exponent : smallest_normal;
         // Adding a number with room for just `FractionBits` below the unit rounds to them; the sum's fraction counts
@@ -25,7 +29,7 @@ struct Minifloat {
         return ((unit - smallest_normal) >> (23 - FractionBits)) + (__builtin_bit_cast(std::int32_t, sum) - large);
     }
 
-    [[gnu::always_inline]] static float value_of(std::int32_t magnitude) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static float value_of(std::int32_t magnitude) {
         // A subnormal lacks the leading one that a float's exponent implies. It is added here and subtracted again.
         const std::int32_t bits = magnitude << (23 - FractionBits);
         const std::int32_t subnormal = (bits - (1 << 23)) >> 31;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/function.hpp>
+
 #include <cstdint>
 
 /// Arithmetic that formats share, for blocks of N values. All of it is inlined into loops for the processor at hand. No
@@ -10,13 +12,13 @@ namespace cellar::detail {
 
 /// The magnitude of a float as an integer, of the same order. An infinity is larger than all numbers, a NaN larger than
 /// an infinity.
-[[gnu::always_inline]] inline std::int32_t magnitude_of(float x) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline std::int32_t magnitude_of(float x) {
     return __builtin_bit_cast(std::int32_t, x) & INT32_MAX;
 }
 
 /// The largest magnitude; a NaN if there is one.
 template <int N>
-[[gnu::always_inline]] inline float largest_magnitude(const float* values) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline float largest_magnitude(const float* values) {
     std::int32_t largest = 0;
     for (int i = 0; i < N; ++i) {
         const std::int32_t magnitude = magnitude_of(values[i]);
@@ -27,7 +29,7 @@ template <int N>
 
 /// The first of the values of largest magnitude, with its sign; 0 if all are zeros.
 template <int N>
-[[gnu::always_inline]] inline float first_largest(const float* values) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline float first_largest(const float* values) {
     std::int32_t positive = 0; // the largest magnitude of each sign
     std::int32_t negative = 0;
     for (int i = 0; i < N; ++i) {
@@ -44,7 +46,7 @@ template <int N>
 }
 
 /// The bits of a float as an integer of the same order, where -0 is smaller than 0; and the bits of such an integer.
-[[gnu::always_inline]] inline std::int32_t ordered(std::int32_t bits) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline std::int32_t ordered(std::int32_t bits) {
     return bits ^ (bits >> 31 & INT32_MAX);
 }
 
@@ -54,7 +56,7 @@ struct Extremes {
 };
 /// The smallest and the largest value, of equal ones the first. If there is a NaN, at least one of the two is a NaN.
 template <int N>
-[[gnu::always_inline]] inline Extremes extremes_of(const float* values) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline Extremes extremes_of(const float* values) {
     std::int32_t min = INT32_MAX;
     std::int32_t max = INT32_MIN;
     for (int i = 0; i < N; ++i) {
@@ -72,7 +74,7 @@ template <int N>
 }
 
 /// 1 / x, and 0 where that is no finite number.
-[[gnu::always_inline]] inline float inverse_of(float x) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline float inverse_of(float x) {
     const float inverse = 1 / x;
     return magnitude_of(inverse) < 0x7f800000 ? inverse : 0;
 }
@@ -84,21 +86,21 @@ inline constexpr float quiet_nan = __builtin_nanf("");
 // integers, and with masks.
 
 /// `then` if a < b, else `otherwise`, for a and b whose difference does not overflow.
-[[gnu::always_inline]] inline std::int32_t if_less(std::int32_t a, std::int32_t b, std::int32_t then,
-                                                   std::int32_t otherwise) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline std::int32_t if_less(std::int32_t a, std::int32_t b, std::int32_t then,
+                                                                   std::int32_t otherwise) {
     const std::int32_t is_less = (a - b) >> 31;
     return (then & is_less) | (otherwise & ~is_less);
 }
 
 /// x, or a number of magnitude `limit` with its sign if x is larger or a NaN.
-[[gnu::always_inline]] inline float limited(float x, float limit) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline float limited(float x, float limit) {
     const std::int32_t magnitude = magnitude_of(x);
     const auto largest = __builtin_bit_cast(std::int32_t, limit);
     const std::int32_t sign = __builtin_bit_cast(std::int32_t, x) & INT32_MIN;
     return __builtin_bit_cast(float, (magnitude < largest ? magnitude : largest) | sign);
 }
 /// x in [0, limit]; a NaN becomes one of these.
-[[gnu::always_inline]] inline float limited_above_zero(float x, float limit) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline float limited_above_zero(float x, float limit) {
     const auto bits = __builtin_bit_cast(std::int32_t, x); // negative for a negative x
     const auto largest = __builtin_bit_cast(std::int32_t, limit);
     const std::int32_t positive = bits > 0 ? bits : 0;
@@ -106,31 +108,31 @@ inline constexpr float quiet_nan = __builtin_nanf("");
 }
 
 /// The nearest integer; of two, the one of larger magnitude. For |x| < 2^23.
-[[gnu::always_inline]] inline std::int32_t nearest(float x) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline std::int32_t nearest(float x) {
     constexpr float almost_half = 0x1.fffffep-2F; // a half would round 0.49999997 up
     return static_cast<std::int32_t>(x + __builtin_copysignf(almost_half, x));
 }
 
 /// The nearest integer; of two, the even one. For 0 <= x < 2^22.
-[[gnu::always_inline]] inline std::int32_t nearest_even(float x) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline std::int32_t nearest_even(float x) {
     constexpr float large = 0x1p23F; // whose neighbours are integers
     return __builtin_bit_cast(std::int32_t, x + large) - __builtin_bit_cast(std::int32_t, large);
 }
 
 /// The nearest multiples of a scale, in [-127, 127]; and back.
 template <int N>
-[[gnu::always_inline]] inline void nearest_steps(const float* __restrict values, float inverse,
-                                                 std::int8_t* __restrict steps) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline void nearest_steps(const float* __restrict values, float inverse,
+                                                                 std::int8_t* __restrict steps) {
     for (int i = 0; i < N; ++i) steps[i] = static_cast<std::int8_t>(nearest(limited(values[i] * inverse, 127)));
 }
 template <int N>
-[[gnu::always_inline]] inline void multiples(const std::int8_t* __restrict steps, float scale,
-                                             float* __restrict values) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline void multiples(const std::int8_t* __restrict steps, float scale,
+                                                             float* __restrict values) {
     for (int i = 0; i < N; ++i) values[i] = static_cast<float>(steps[i]) * scale;
 }
 template <int N>
-[[gnu::always_inline]] inline void multiples(const std::int8_t* __restrict steps, float scale, float offset,
-                                             float* __restrict values) {
+[[gnu::always_inline]] CELLAR_FUNCTION inline void multiples(const std::int8_t* __restrict steps, float scale,
+                                                             float offset, float* __restrict values) {
     for (int i = 0; i < N; ++i) values[i] = static_cast<float>(steps[i]) * scale + offset;
 }
 
