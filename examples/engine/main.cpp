@@ -43,11 +43,13 @@ struct Options {
     int draft_tokens = 4;
     int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
     engine::MemoryOptions memory{.limits = {.texts = 8, .context = 0, .batch = 512, .snapshots = 16}};
-    std::string key_type;
-    std::string value_type;
+    std::string key_type = "f16";
+    std::string value_type; // empty: as the keys
     std::int64_t bytes = 0;
     engine::WriterOptions writer;
     std::string prompt;
+    std::string file;
+    std::vector<std::string> stops;
     std::string system;
     bool answer = false;
     int tokens = 128;
@@ -73,14 +75,22 @@ CLI::App& command(CLI::App& app, Options& o, const char* name, const char* descr
 
 void declare_texts(CLI::App& app, Options& o) {
     CLI::App& complete = command(app, o, "complete", "continues a text, or answers a question");
-    complete.add_option("--prompt", o.prompt, "the text")->required();
+    CLI::Option* const prompt = complete.add_option("-p,--prompt", o.prompt, "the text");
+    CLI::Option* const file = complete.add_option("-f,--file", o.file, "a file with the text")->excludes(prompt);
+    complete.callback([&o, prompt, file] {
+        if (prompt->empty() && file->empty()) throw CLI::RequiredError{"--prompt or --file"};
+        o.command = "complete";
+    });
     complete.add_flag("--answer", o.answer, "the text is a question: use the chat template of the file");
+    complete.add_option("-r,--reverse-prompt", o.stops, "end after these words; may be given several times")
+        ->expected(1)
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
     CLI::App& chat = command(app, o, "chat", "a chat in the terminal; /help lists its commands");
     chat.add_option("--folder", o.place.folder, "of the files that /save writes")->capture_default_str();
     count(chat, "--conversations", o.place.conversations, "at a time", 1, 62);
     for (CLI::App* const c : {&complete, &chat}) {
-        c->add_option("--system", o.system, "what the model is told first");
-        count(*c, "--tokens", o.tokens, "to write at most", 1, 10'000'000);
+        c->add_option("--system-prompt", o.system, "what the model is told first");
+        count(*c, "-n,--predict", o.tokens, "tokens to write at most", 1, 10'000'000);
     }
 }
 
@@ -88,72 +98,84 @@ void declare_others(CLI::App& app, Options& o) {
     CLI::App& serve = command(app, o, "serve", "serves many simulated users at once");
     count(serve, "--users", o.random.users, "of the random trace", 1, 100'000);
     count(serve, "--turns", o.random.turns, "of a user at most", 1, 100);
-    count(serve, "--reply", o.random.reply, "tokens of a reply at most", 1, 100'000);
-    count(serve, "--sequences", o.memory.limits.texts, "requests that run at a time", 1, 4096);
+    count(serve, "-n,--predict", o.random.reply, "tokens of a reply at most", 1, 100'000);
+    count(serve, "--parallel", o.memory.limits.texts, "requests that run at a time", 1, 4096);
     serve.add_option("--trace", o.trace, "a file with other users; docs/chat-and-serve.md has the format");
     serve.add_option("--host-bytes", o.memory.limits.prefixes.offloaded_bytes, "for prefixes that leave the memory");
     serve.add_flag("--tree,!--no-tree", o.tree, "keep and attach prefixes (default)");
     serve.add_option("--json", o.json, "file for a report with all texts");
     CLI::App& compare = command(app, o, "compare", "the engine beside libllama: logits, tokens/s, where time goes");
     count(compare, "--prompt-tokens", o.compare.prompt, "of the prompt", 1, 8192);
-    count(compare, "--tokens", o.compare.tokens, "that follow", 1, 100'000);
+    count(compare, "-n,--predict", o.compare.tokens, "tokens that follow", 1, 100'000);
 }
 
+// Names are those of llama.cpp where they mean the same.
 void declare(CLI::App& app, Options& o) {
     app.require_subcommand(1);
     app.fallthrough();
-    app.add_option("--model", o.model, "a GGUF file of the Llama family")->required();
-    app.add_option("--draft", o.draft, "a GGUF file of a smaller model with the same vocabulary, which guesses tokens");
-    count(app, "--draft-tokens", o.draft_tokens, "that are guessed at a time", 1, 64);
-    count(app, "--threads", o.threads, "that compute", 1, 512);
-    app.add_option("--context", o.memory.limits.context, "tokens of a text; default: 4096, or that of the training");
+    app.footer("For example: engine -m model.gguf complete -p \"Once upon a time\"");
+    app.add_option("-m,--model", o.model, "a GGUF file of the Llama family")->required();
+    app.add_option("--model-draft", o.draft, "a GGUF file of a smaller model with the same vocabulary, which guesses");
+    count(app, "--draft-max", o.draft_tokens, "tokens that are guessed at a time", 1, 64);
+    count(app, "-t,--threads", o.threads, "that compute", 1, 512);
+    app.add_option("-c,--ctx-size", o.memory.limits.context,
+                   "tokens of a text; default: 4096, or as many as the model was trained with, if these are fewer");
     app.add_option("--bytes", o.bytes, "of keys and values; default: enough for the context of one text")
         ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 50));
-    count(app, "--batch", o.memory.limits.batch, "tokens of a forward pass at most", 1, 8192);
-    app.add_option("--cache-type", o.memory.format, "format of keys and values")
-        ->check(CLI::IsMember(engine::formats()))
+    count(app, "-b,--batch-size", o.memory.limits.batch, "tokens of a forward pass at most", 1, 8192);
+    app.add_option("--cache-type-k", o.key_type, "format of keys")
+        ->check(CLI::IsMember({"f16", "f32", "q8_0"}))
         ->capture_default_str();
-    app.add_option("--cache-type-k", o.key_type, "in place of --cache-type, by llama.cpp's names: f16, f32 or q8_0");
-    app.add_option("--cache-type-v", o.value_type, "the same for values: as the keys, or q4_0 with keys of q8_0");
+    app.add_option("--cache-type-v", o.value_type, "format of values: that of the keys (default), or q4_0 beside q8_0")
+        ->check(CLI::IsMember({"f16", "f32", "q8_0", "q4_0"}));
     app.add_option("--attention", o.memory.way, "attend: cellar's; flash: ggml's, with the bits of libllama")
         ->transform(CLI::CheckedTransformer(ways));
-    app.add_option("--seed", o.writer.seed, "of the random numbers")
+    app.add_option("-s,--seed", o.writer.seed, "of the random numbers")
         ->check(llama::unsigned_number)
         ->capture_default_str();
-    app.add_option("--temperature", o.writer.temperature, "0 always takes the most likely token")
+    app.add_option("--temp", o.writer.temperature, "temperature; 0 always takes the most likely token")
         ->check(CLI::Range(0.0, 100.0))
         ->capture_default_str();
     declare_texts(app, o);
     declare_others(app, o);
 }
 
-/// The format of keys and values of llama.cpp's names; f16 where there is none.
+/// As the engine calls it, of llama.cpp's names.
 std::string format_of(const std::string& keys, const std::string& values) {
-    const auto own = [](const std::string& name) {
-        return name.empty() || name == "f16" ? "half" : name == "f32" ? "float" : name;
-    };
-    return own(keys) == own(values) ? own(keys) : own(keys) + "," + own(values);
+    const auto own = [](const std::string& name) { return name == "f16" ? "half" : name == "f32" ? "float" : name; };
+    if (values.empty() || values == keys) return own(keys);
+    if (keys == "q8_0" && values == "q4_0") return "q8_0,q4_0";
+    throw std::runtime_error{"--cache-type-v is " + values + " with keys of " + keys
+                             + ", expected the format of the keys, or q4_0 with keys of q8_0"};
 }
 
 /// Fills in what the models decide; `drafts` may be null.
 void resolve(Options& o, const engine::Model& model, const engine::Model* drafts) {
-    constexpr int usual = 4096;
+    constexpr int usual = 4096, least = 16;
     llama::PoolLimits& limits = o.memory.limits;
-    if (!o.key_type.empty() || !o.value_type.empty()) o.memory.format = format_of(o.key_type, o.value_type);
+    o.memory.format = format_of(o.key_type, o.value_type);
     int trained = model.shape().memory.trained_context;
     if (drafts != nullptr) {
         trained = std::min(trained, drafts->shape().memory.trained_context);
         o.memory.rollback = o.draft_tokens;
     }
     if (limits.context == 0) limits.context = std::min(usual, trained);
-    if (limits.context < 16 || limits.context > trained)
-        throw std::runtime_error{"--context is " + std::to_string(limits.context) + ", expected 16 to "
-                                 + std::to_string(trained) + ", the context of the training"};
+    if (limits.context < least || limits.context > trained)
+        throw std::runtime_error{"--ctx-size is " + std::to_string(limits.context) + ", expected "
+                                 + std::to_string(least) + " to " + std::to_string(trained)
+                                 + ", the context of the training"};
     if (o.command == "complete") limits.texts = 1;
     if (o.command == "chat") limits.texts = o.place.conversations;
     limits.batch = std::min(limits.batch, limits.context / 2);
     limits.cells = limits.context;
     if (o.bytes > 0) limits.cells = engine::cells_for_bytes(model.shape(), o.memory, o.bytes);
+    if (o.command != "complete" || limits.cells >= limits.context) return;
+    // A single text that fills the memory loses its older half, as one that fills its context does.
+    if (limits.cells < least)
+        throw std::runtime_error{std::to_string(o.bytes) + " bytes hold " + std::to_string(limits.cells)
+                                 + " tokens, expected at least " + std::to_string(least)};
+    limits.context = limits.cells;
+    limits.batch = std::min(limits.batch, limits.context / 2);
 }
 
 /// What the commands work with.
@@ -174,21 +196,43 @@ void report(const Parts& p, const engine::Written& written) {
                  static_cast<double>(p.memory.bytes()) * 1e-6, p.engine.graphs_built(), written.shifts);
 }
 
+/// That of --file without a newline at its end, or that of --prompt.
+std::string prompt_of(const Options& o) {
+    if (o.file.empty()) return o.prompt;
+    const llama::File file = llama::read_file(o.file);
+    std::string text{file.bytes.begin(), file.bytes.end()};
+    if (text.ends_with('\n')) text.pop_back();
+    return text;
+}
+
+/// Whether a written text has one of the words that end it. Looks at the last `added` bytes, and at what a word may have
+/// before them.
+bool is_stopped(const std::string& text, std::size_t added, const std::vector<std::string>& words) {
+    return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+        const std::size_t length = std::min(text.size(), added + word.size());
+        return !word.empty() && text.find(word, text.size() - length) != std::string::npos;
+    });
+}
+
 void complete(const Options& o, const Parts& p) {
     const engine::Vocabulary& vocabulary = p.vocabulary;
+    const std::string prompt = prompt_of(o);
     std::vector<int> tokens;
     if (o.answer) {
-        engine::ChatTemplate{vocabulary, o.system}.say(tokens, o.prompt);
+        engine::ChatTemplate{vocabulary, o.system}.say(tokens, prompt);
     } else {
-        tokens = vocabulary.tokens(o.prompt, true, false);
-        std::cout << o.prompt << std::flush;
+        tokens = vocabulary.tokens(prompt, true, false);
+        std::cout << prompt << std::flush;
     }
     if (tokens.empty()) throw std::runtime_error{"the prompt is empty, expected a text"};
     engine::Writer writer{p.model, p.memory, 0, o.writer};
+    std::string text;
     const engine::Written written = writer.write(tokens, o.tokens, [&](int token) {
         if (vocabulary.ends(token)) return false;
-        std::cout << vocabulary.text(token) << std::flush;
-        return true;
+        const std::string piece = vocabulary.text(token);
+        std::cout << piece << std::flush;
+        text += piece;
+        return !is_stopped(text, piece.size(), o.stops);
     });
     std::cout << std::endl;
     report(p, written);

@@ -42,7 +42,8 @@ int cells_for_bytes(const Shape& shape, MemoryOptions options, std::int64_t byte
     options.limits.cells = options.limits.batch;
     if (const std::int64_t least = memory_bytes(shape, options); bytes < least)
         throw std::runtime_error{std::to_string(bytes) + " bytes are too few for the memory, expected at least "
-                                 + std::to_string(least)};
+                                 + std::to_string(least) + " with batches of " + std::to_string(options.limits.batch)
+                                 + " tokens"};
     return type_of(options).largest_cells(shape, options, bytes);
 }
 

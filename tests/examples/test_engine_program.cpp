@@ -27,12 +27,19 @@ TEST_CASE("engine: wrong arguments, and files that are no models, end the progra
     write_gguf(path, random_model("llama"));
     check_refused(run(std::string{CELLAR_ENGINE} + " complete"), 2, "--model");
     check_refused(run(engine + path), 2, "subcommand");
-    check_refused(run(engine + path + " complete"), 2, "--prompt");
+    check_refused(run(engine + path + " complete"), 2, "--prompt or --file");
+    check_refused(run(engine + path + " complete -p a -f b"), 2, "--prompt excludes --file");
+    check_refused(run(engine + path + " complete -f /no/such/text"), 1, "/no/such/text: cannot be opened");
+    check_refused(run(engine + path + " complete -f " + folder.path("")), 1, "cannot be");
     check_refused(run(engine + "/no/such/model complete --prompt a"), 1, "/no/such/model: cannot be opened");
-    check_refused(run(engine + path + " --context 8 complete --prompt a"), 1, "--context is 8, expected 16 to 4096");
+    check_refused(run(engine + path + " --ctx-size 8 complete --prompt a"), 1, "--ctx-size is 8, expected 16 to 4096");
     check_refused(run(engine + path + " --bytes 1000 complete --prompt a"), 1, "1000 bytes are too few");
+    check_refused(run(engine + path + " -c 5000 complete --prompt a"), 1, "--ctx-size is 5000, expected 16 to 4096");
+    check_refused(run(engine + path + " --cache-type-v q4_0 complete -p a"), 1,
+                  "--cache-type-v is q4_0 with keys of f16");
+    check_refused(run(engine + path + " --cache-type-k q5_1 complete -p a"), 2, "--cache-type-k");
     check_refused(run(engine + path + " chat </dev/null"), 1, "no chat template");
-    check_refused(run(engine + path + " --draft /no/such/model complete --prompt a"), 1,
+    check_refused(run(engine + path + " --model-draft /no/such/model complete --prompt a"), 1,
                   "/no/such/model: cannot be opened");
 }
 
@@ -41,7 +48,7 @@ TEST_CASE("engine: the real model chats, and a saved conversation goes on in a n
     const Scratch folder;
     const auto chat = [&](const std::string& lines) {
         std::ofstream{folder.path("lines")} << lines;
-        const Outcome o = run(engine + real + " --context 512 chat --tokens 12 --conversations 2 --folder "
+        const Outcome o = run(engine + real + " --ctx-size 512 chat --predict 12 --conversations 2 --folder "
                               + folder.path("") + " <" + folder.path("lines"));
         CHECK_MESSAGE(o.code == 0, o.error);
         return o.out;
@@ -56,29 +63,55 @@ TEST_CASE("engine: the real model chats, and a saved conversation goes on in a n
     CHECK_MESSAGE(loaded.find("tree: ") != std::string::npos, loaded);
 }
 
+TEST_CASE("engine: a text from a file goes on until a word that ends it") {
+    if (!std::filesystem::exists(real)) CELLAR_SKIP("there is no ", real, ", which scripts/engine gets");
+    const Scratch folder;
+    std::ofstream{folder.path("text")} << "One, two, three, four,\n";
+    const auto complete = [&](const std::string& flags) {
+        const Outcome o = run(engine + real + " complete -n 20 " + flags);
+        CHECK_MESSAGE(o.code == 0, o.error);
+        return o.out;
+    };
+    const std::string whole = complete("-p 'One, two, three, four,'");
+    CHECK(complete("-f " + folder.path("text")) == whole);
+    const std::string stopped = complete("-f " + folder.path("text") + " -r nowhere -r ' six'");
+    const std::size_t end = whole.find(" six");
+    REQUIRE_MESSAGE(end != std::string::npos, whole);
+    CHECK(stopped.substr(0, end + 4) == whole.substr(0, end + 4));
+    CHECK(stopped.size() < whole.size());
+}
+
+TEST_CASE("engine: a text that fills a small memory loses its older half, and goes on") {
+    if (!std::filesystem::exists(real)) CELLAR_SKIP("there is no ", real, ", which scripts/engine gets");
+    const Outcome o = run(engine + real + " --bytes 3000000 -b 32 complete -n 150 -p 'Once upon a time'");
+    CHECK_MESSAGE(o.code == 0, o.error);
+    CHECK_MESSAGE(o.error.find(" 0 shifts") == std::string::npos, o.error);
+    CHECK_MESSAGE(o.error.find(" shifts") != std::string::npos, o.error);
+}
+
 TEST_CASE("engine: with drafts of the real model, it writes what it writes without, and says how many were right") {
     if (!std::filesystem::exists(real)) CELLAR_SKIP("there is no ", real, ", which scripts/engine gets");
     const auto complete = [&](const std::string& flags) {
         const Outcome o =
-            run(engine + real + flags + " --context 64 complete --tokens 60 --prompt \"Once upon a time\"");
+            run(engine + real + flags + " --ctx-size 64 complete --predict 60 --prompt \"Once upon a time\"");
         CHECK_MESSAGE(o.code == 0, o.error);
         return o;
     };
-    const Outcome with_drafts = complete(" --draft " + real + " --draft-tokens 3");
+    const Outcome with_drafts = complete(" --model-draft " + real + " --draft-max 3");
     CHECK(with_drafts.out == complete("").out);
     CHECK_MESSAGE(with_drafts.error.find(" guessed tokens were accepted") != std::string::npos, with_drafts.error);
     CHECK_MESSAGE(with_drafts.error.find("drafts: 0 ") == std::string::npos, with_drafts.error);
     const Scratch folder;
     const std::string other = folder.path("model.gguf");
     write_gguf(other, random_model("llama"));
-    check_refused(run(engine + real + " --draft " + other + " complete --prompt a"), 1, "has another vocabulary");
+    check_refused(run(engine + real + " --model-draft " + other + " complete --prompt a"), 1, "has another vocabulary");
 }
 
 TEST_CASE("engine: the real model serves users, whose memory has a budget, and the books are in order") {
     if (!std::filesystem::exists(real)) CELLAR_SKIP("there is no ", real, ", which scripts/engine gets");
     const Outcome o = run(engine + real
-                          + " --bytes 12000000 --batch 128 --context 256 serve --users 4 --turns 1 --reply 4"
-                            " --sequences 2");
+                          + " --bytes 12000000 --batch-size 128 --ctx-size 256 serve --users 4 --turns 1 --predict 4"
+                            " --parallel 2");
     CHECK_MESSAGE(o.code == 0, o.error);
     CHECK_MESSAGE(o.out.find("tokens attached") != std::string::npos, o.out);
 }
