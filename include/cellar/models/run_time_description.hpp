@@ -213,9 +213,11 @@ private:
         if (!rope.long_divisors.empty() && (rope.divisors.empty() || !is_positive(rope.original_context)))
             return layer_has(
                 "divisors for long sequences, expected also those for short ones, and the length of these");
-        for (const std::int32_t context : {0, INT32_MAX})
+        for (const std::int32_t context : {0, INT32_MAX}) {
+            if (context > 0 && rope.long_divisors.empty()) break; // the same frequencies
             for (const double frequency : frequencies(rope, context))
                 if (!std::isfinite(frequency)) return layer_has("a frequency that is not finite");
+        }
         return {};
     }
 
