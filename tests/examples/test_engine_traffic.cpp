@@ -247,7 +247,8 @@ TEST_CASE("engine: random traffic leaves every text what it would be alone, and 
         std::string architecture;
         std::int64_t bytes; // for some 1500 cells
     };
-    for (const auto& [architecture, bytes] : {Case{"llama", 300'000}, Case{"gemma3", 450'000}, Case{"lfm2", 210'000}}) {
+    for (const auto& [architecture, bytes] :
+         {Case{"llama", 560'000}, Case{"gemma3", 1'000'000}, Case{"lfm2", 510'000}}) {
         CAPTURE(architecture);
         const std::string path = folder.path(architecture);
         write_gguf(path, tiny_model(architecture));
