@@ -48,7 +48,7 @@ Graph& Engine::graph(const GraphInput& input) {
     }
     if (graphs_.size() == most) graphs_.pop_back();
     ++graphs_built_;
-    return graphs_.emplace_front(model_, *memory_, static_cast<int>(input.tokens.size()),
+    return graphs_.emplace_front(model_, *memory_, rounding_, static_cast<int>(input.tokens.size()),
                                  static_cast<int>(input.outputs.size()));
 }
 

@@ -6,6 +6,7 @@
 #include "memory.hpp"
 #include "model.hpp"
 #include "pool/text_pool.hpp"
+#include "rounding.hpp"
 
 #include <cstdint>
 #include <limits>
@@ -21,8 +22,9 @@ constexpr int all_tokens = std::numeric_limits<int>::max();
 /// Runs batches of texts through a model and a memory.
 class Engine {
 public:
-    Engine(const Model& model, const MemoryOptions& options)
-        : model_{model}, memory_{make_memory(model.shape(), options)} {}
+    /// `rounding`: what becomes of keys and values before they are stored; null: nothing. It must live as long.
+    Engine(const Model& model, const MemoryOptions& options, Rounding* rounding = nullptr)
+        : model_{model}, memory_{make_memory(model.shape(), options)}, rounding_{rounding} {}
 
     /// Returns rows of logits, for the last `outputs` tokens of each text, or for all if it has fewer, which are valid
     /// until the next call; or null and the refusal. Throws if it cannot be computed. The memory is as it was after both.
@@ -39,7 +41,8 @@ private:
 
     const Model& model_;
     std::unique_ptr<Memory> memory_; // before the graphs, which have nodes of it
-    std::list<Graph> graphs_;        // the one that was used last comes first
+    Rounding* rounding_;
+    std::list<Graph> graphs_; // the one that was used last comes first
     int graphs_built_ = 0;
     std::vector<std::int32_t> tokens_;
     std::vector<std::int32_t> positions_;

@@ -13,11 +13,12 @@ namespace {
 /// The nodes of a model's layers. `x` is [width, tokens].
 class Layers {
 public:
-    Layers(const Model& model, GraphAttention& attention, ggml_context* context, ggml_cgraph* graph,
+    Layers(const Model& model, GraphAttention& attention, Rounding* rounding, ggml_context* context, ggml_cgraph* graph,
            ggml_tensor* positions)
         : shape_{model.shape()},
           weights_{model.weights()},
           attention_{attention},
+          rounding_{rounding},
           context_{context},
           graph_{graph},
           positions_{positions} {}
@@ -66,7 +67,8 @@ private:
         ggml_tensor* const k = rotated(layer.rope, normed(heads(w.key, stored.kv_heads, stored.key_dim), w.key_norm));
         ggml_tensor* const v = heads(w.value, stored.kv_heads, stored.value_dim);
         if (shape_.architecture.scaled_queries) q = ggml_scale(context_, q, shape_.scale(i));
-        return attention_.attend(context_, graph_, i, q, k, v);
+        if (rounding_ == nullptr) return attention_.attend(context_, graph_, i, q, k, v);
+        return attention_.attend(context_, graph_, i, q, rounding_->keys(context_, k), rounding_->values(context_, v));
     }
 
     ggml_tensor* rotated(const cellar::models::RunTimeRope& rope, ggml_tensor* x) const {
@@ -90,6 +92,7 @@ private:
     const Shape& shape_;
     const Weights& weights_;
     GraphAttention& attention_;
+    Rounding* rounding_;
     ggml_context* context_;
     ggml_cgraph* graph_;
     ggml_tensor* positions_;
@@ -101,7 +104,8 @@ void set(ggml_tensor* tensor, std::span<const std::int32_t> values) {
 
 } // namespace
 
-Graph::Graph(const Model& model, Memory& memory, int tokens, int outputs) : backend_{model.processor().backend()} {
+Graph::Graph(const Model& model, Memory& memory, Rounding* rounding, int tokens, int outputs)
+    : backend_{model.processor().backend()} {
     constexpr std::size_t nodes_of_layer = 64;
     const auto layers = static_cast<std::size_t>(model.shape().layers());
     const std::size_t nodes = 64 + nodes_of_layer * layers;
@@ -118,7 +122,7 @@ Graph::Graph(const Model& model, Memory& memory, int tokens, int outputs) : back
     outputs_ = input(outputs);
     attention_ = memory.attention(c);
     graph_ = ggml_new_graph_custom(c, nodes, false);
-    const Layers build{model, *attention_, c, graph_, positions_};
+    const Layers build{model, *attention_, rounding, c, graph_, positions_};
     ggml_tensor* x = build.embed(tokens_);
     for (int i = 0; i < model.shape().layers(); ++i)
         x = build.layer(i, x, i + 1 == model.shape().layers() ? outputs_ : nullptr);

@@ -3,6 +3,7 @@
 
 #include "memory.hpp"
 #include "model.hpp"
+#include "rounding.hpp"
 
 #include <ggml-cpp.h>
 #include <memory>
@@ -21,7 +22,8 @@ struct GraphInput {
 /// open, and serves later passes that it fits.
 class Graph {
 public:
-    Graph(const Model& model, Memory& memory, int tokens, int outputs);
+    /// `rounding` may be null.
+    Graph(const Model& model, Memory& memory, Rounding* rounding, int tokens, int outputs);
 
     bool fits(const GraphInput& input) const;
 

@@ -33,6 +33,7 @@ public:
 
     int length(int text) const { return llama_memory_seq_pos_max(memory(), text) + 1; }
     void copy_prefix(int from, int to, int length) { llama_memory_seq_cp(memory(), from, to, 0, length); }
+    void clear(int text) { llama_memory_seq_rm(memory(), text, -1, -1); }
     /// Later tokens move down.
     void remove(int text, int begin, int end);
 

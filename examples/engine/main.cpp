@@ -12,6 +12,7 @@
 #include "generate/command_line.hpp"
 #include "generate/file.hpp"
 #include "generate/output_file.hpp"
+#include "perplexity.hpp"
 #include "serve/progress.hpp"
 #include "serve/report.hpp"
 #include "serve/server.hpp"
@@ -59,6 +60,7 @@ struct Options {
     std::string json;
     bool tree = true;
     engine::CompareOptions compare;
+    engine::PerplexityOptions perplexity;
 };
 
 const std::map<std::string, engine::Way> ways{{"attend", engine::Way::attend}, {"flash", engine::Way::flash}};
@@ -109,6 +111,21 @@ void declare_others(CLI::App& app, Options& o) {
     count(compare, "-n,--predict", o.compare.tokens, "tokens that follow", 1, 100'000);
 }
 
+void declare_perplexity(CLI::App& app, Options& o) {
+    CLI::App& measured = command(app, o, "perplexity", "how well it guesses a text, with each format beside half");
+    engine::PerplexityOptions& p = o.perplexity;
+    measured.add_option("-f,--file", p.file, "of the text")->required();
+    count(measured, "--window", p.window, "tokens at a time, of which the second half is guessed", 32, 8192);
+    count(measured, "--windows", p.windows, "of the text", 1, 100'000);
+    const auto list = [&](const char* name, std::vector<std::string>& names, const char* description) {
+        measured.add_option(name, names, description)->delimiter(';');
+    };
+    list("--formats", p.formats,
+         "of keys and values, or 'keys,values', each stored and read again in a memory of floats; divided by ';'");
+    list("--memories", p.memories, "formats of cellar's memories, as 'q8_0,q4_0', with attention over what is stored");
+    list("--libllama", p.libllama, "types of ggml, with libllama's own cache and its flash attention");
+}
+
 // Names are those of llama.cpp where they mean the same.
 void declare(CLI::App& app, Options& o) {
     app.require_subcommand(1);
@@ -138,6 +155,7 @@ void declare(CLI::App& app, Options& o) {
         ->capture_default_str();
     declare_texts(app, o);
     declare_others(app, o);
+    declare_perplexity(app, o);
 }
 
 /// As the engine calls it, of llama.cpp's names.
@@ -296,6 +314,16 @@ int run(Options o) {
     if (o.command == "compare") {
         o.compare.seed = o.writer.seed;
         engine::compare(model, o.memory, o.compare, std::cout);
+        return llama::done;
+    }
+    if (o.command == "perplexity") {
+        const bool terminal = isatty(STDERR_FILENO) != 0;
+        o.perplexity.watch = [terminal](int done, int of) {
+            if (terminal || done % 16 == 0 || done == of)
+                std::fprintf(stderr, "%s%d of %d runs of a window%s", terminal ? "\r" : "", done, of,
+                             terminal && done != of ? "" : "\n");
+        };
+        engine::perplexity(model, o.memory, o.perplexity, std::cout);
         return llama::done;
     }
     engine::Engine engine{model, o.memory};

@@ -107,6 +107,27 @@ TEST_CASE("engine: with drafts of the real model, it writes what it writes witho
     check_refused(run(engine + real + " --model-draft " + other + " complete --prompt a"), 1, "has another vocabulary");
 }
 
+TEST_CASE("engine: perplexity of the real model, with formats beside half") {
+    if (!std::filesystem::exists(real)) CELLAR_SKIP("there is no ", real, ", which scripts/engine gets");
+    const Scratch folder;
+    std::ofstream{folder.path("text")} << "The quick brown fox jumps over the lazy dog, and then it runs away. "
+                                          "Nobody knows where it went, but the dog did not care, and slept on. "
+                                          "In the morning, the fox came back and told a long story about a hen.";
+    const auto measure = [&](const std::string& flags) {
+        return run(engine + real + " perplexity --window 32 -f " + folder.path("text") + " --windows " + flags);
+    };
+    const Outcome o = measure("1 --formats 'float;q8_0,hadamard64.q4_0' --memories q8_0 --libllama q8_0");
+    CHECK_MESSAGE(o.code == 0, o.error);
+    CHECK_MESSAGE(o.error.find("5 of 5 runs") != std::string::npos, o.error);
+    for (const char* row : {"| half, stored |", "| float | 32 | 0 | 0 |", "| q8_0,hadamard64.q4_0 | 6.5 | ",
+                            "| q8_0, stored |", "| q8_0, libllama |", "16 tokens were guessed"})
+        CHECK_MESSAGE(o.out.find(row) != std::string::npos, o.out);
+    check_refused(measure("1 --formats q9"), 1, "the format is 'q9', expected one of 'float', 'half', 'q8_0'");
+    check_refused(measure("1 --formats hadamard128.q4_0"), 1,
+                  "takes heads of a multiple of 128 values, but they have 64");
+    check_refused(measure("9"), 1, "tokens, expected at least 289");
+}
+
 TEST_CASE("engine: the real model serves users, whose memory has a budget, and the books are in order") {
     if (!std::filesystem::exists(real)) CELLAR_SKIP("there is no ", real, ", which scripts/engine gets");
     const Outcome o = run(engine + real
