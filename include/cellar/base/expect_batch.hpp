@@ -33,7 +33,7 @@ namespace cellar::detail {
         " entries say which tokens are stored, expected none or one for each of ", batch.positions.size(), " tokens");
 }
 
-[[gnu::cold]] inline Refusal batch_too_long(std::int32_t tokens, std::int32_t limit) {
+[[gnu::cold]] inline Refusal batch_too_long(std::int64_t tokens, std::int32_t limit) {
     return {.reason = Reason::batch_too_long, .needed = tokens, .available = limit};
 }
 
