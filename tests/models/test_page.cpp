@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Compares the table of docs/models.md with a new one.
+// Compares the tables of docs/models.md and docs/how-to/store-in-fewer-bits.md with new ones.
 #include "every_model.hpp"
 #include "paths.hpp"
+#include <cellar/format/blocks.hpp>
 
 #include <doctest/doctest.h>
 
@@ -48,6 +49,33 @@ std::string table() {
     return lines;
 }
 
+/// Thousands of tokens of one sequence whose keys and values take so many GiB.
+template <class Layout>
+std::string tokens(const Description& model, std::int64_t gibibytes) {
+    const std::int64_t left = (gibibytes << 30) - bytes_per_sequence<Layout>(model);
+    return std::to_string(left / bytes_per_token<Layout>(model) / 1000);
+}
+
+std::string fitting() {
+    std::string lines = "| model | 8 GiB | 24 GiB | 80 GiB |\n|---|--:|--:|--:|\n";
+    for (const Description* const model :
+         {&llama31_8b, &llama31_70b, &qwen3_8b, &deepseek_v3, &gemma3_12b, &gpt_oss_20b}) {
+        lines += "| " + std::string{model->name};
+        for (const int gibibytes : {8, 24, 80})
+            lines += " | " + tokens<StandardV<half>>(*model, gibibytes) + " · "
+                     + tokens<StandardV<q8_0>>(*model, gibibytes) + " · "
+                     + tokens<StandardV<q8_0, q4_0>>(*model, gibibytes) + " · "
+                     + tokens<StandardV<q4_0>>(*model, gibibytes);
+        lines += " |\n";
+    }
+    return lines;
+}
+
+std::string read(const std::string& page) {
+    std::ifstream file{cellar_test::source_dir() + "/docs/" + page};
+    return {std::istreambuf_iterator<char>{file}, {}};
+}
+
 std::string between(const std::string& text, const std::string& begin, const std::string& end) {
     const auto first = text.find(begin);
     const auto last = text.find(end);
@@ -58,11 +86,15 @@ std::string between(const std::string& text, const std::string& begin, const std
 } // namespace
 
 TEST_CASE("the table of docs/models.md is up to date") {
-    std::ifstream file{cellar_test::source_dir() + "/docs/models.md"};
-    const std::string page{std::istreambuf_iterator<char>{file}, {}};
     const std::string expected = table();
     INFO("the page must have, between its two marks:\n", expected);
-    CHECK(between(page, "<!-- table -->\n", "<!-- /table -->") == expected);
+    CHECK(between(read("models.md"), "<!-- table -->\n", "<!-- /table -->") == expected);
+}
+
+TEST_CASE("the table of what fits in docs/how-to/store-in-fewer-bits.md is up to date") {
+    const std::string expected = fitting();
+    INFO("the page must have, between its two marks:\n", expected);
+    CHECK(between(read("how-to/store-in-fewer-bits.md"), "<!-- fits -->\n", "<!-- /fits -->") == expected);
 }
 
 } // namespace test_page
