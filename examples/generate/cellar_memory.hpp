@@ -8,6 +8,9 @@
 #include "weights.hpp"
 #include <cellar/cellar.hpp>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -102,10 +105,7 @@ public:
     }
 
     double unit_roundoff() const override {
-        using Element = typename Layout::key_format;
-        if (std::is_same_v<Element, cellar::half>) return 0x1p-11;
-        if (std::is_same_v<Element, cellar::bfloat16>) return 0x1p-8;
-        return 0x1p-24;
+        return std::max(roundoff<typename Layout::key_format>(), roundoff<typename Layout::value_format>());
     }
 
 private:
@@ -121,6 +121,16 @@ private:
     Shift shift() const {
         return Shift{cellar::rope_frequencies(config_.head_dim, config_.rope_theta),
                      {.interleaved = config_.rope_pairing == Pairing::interleaved}};
+    }
+
+    template <class Format>
+    static double roundoff() {
+        if (std::is_same_v<Format, float>) return 0x1p-24;
+        if (std::is_same_v<Format, cellar::half>) return 0x1p-11;
+        if (std::is_same_v<Format, cellar::bfloat16>) return 0x1p-8;
+        constexpr std::size_t bits =
+            8 * sizeof(cellar::detail::unit_of<Format>) / cellar::detail::values_per_unit<Format>;
+        return bits < 8 ? 1.0 / 8 : 1.0 / 127;
     }
 
     bool has(LayerKind kind) const { return config_.layers(kind) > 0; }

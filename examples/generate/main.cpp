@@ -41,6 +41,8 @@ struct Options {
     std::string json;
     std::string backend = "eigen";
     std::string layout = "standard";
+    std::string key_type;
+    std::string value_type;
     int tokens = 400;
     int draft = 0;
     int history = 0;
@@ -59,7 +61,12 @@ void declare(CLI::App& app, Options& o) {
         "it takes --prompt, --tokens, --context, --seed and --temperature, in tokens instead of bytes");
     app.add_option("--prompt", o.prompt, "text to continue")->capture_default_str();
     app.add_option("--tokens", o.tokens, "bytes to generate")->check(CLI::Range(1, 10'000'000))->capture_default_str();
-    llama::declare(app, o.model, {"float", "half", "bf16"});
+    std::vector<std::string> formats = llama::formats_in_units();
+    formats.insert(formats.begin(), {"float", "half", "bf16"});
+    llama::declare(app, o.model, formats);
+    app.add_option("--cache-type-k", o.key_type,
+                   "in place of --cache-type, by llama.cpp's names: f32, f16, bf16, q8_0 or q4_0");
+    app.add_option("--cache-type-v", o.value_type, "the same for values: as the keys, or q4_0 with keys of q8_0");
     app.add_option("--backend", o.backend, "where keys, values and states are stored and read")
         ->check(CLI::IsMember({"eigen", "kokkos"}))
         ->capture_default_str();
@@ -87,6 +94,11 @@ void check_prompt(const Options& o, const llama::Config& config) {
                                      + ", expected less than the vocabulary size " + std::to_string(config.vocab_size)};
         }
     }
+}
+
+void choose_format(Options& o) {
+    if (o.key_type.empty() && o.value_type.empty()) return;
+    o.model.element = llama::format_of(o.key_type, o.value_type);
 }
 
 /// Runs `work` and adds its time to `seconds`.
@@ -237,6 +249,7 @@ int run(Options o) {
     if (o.compare && kokkos) throw std::runtime_error{"--compare is for --backend eigen"};
     llama::resolve(o.model, model.config(), o.beyond());
     check_prompt(o, model.config());
+    choose_format(o);
     llama::OutputFile json{o.json};
     const llama::TextLimits limits{
         .context = o.model.context, .batch = std::min(64, o.model.context), .rollback = o.draft};

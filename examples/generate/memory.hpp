@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace llama {
 
@@ -61,15 +62,23 @@ public:
     virtual const TextLimits& limits() const = 0;
     virtual MemoryUse use() const = 0;
 
-    /// The largest relative error of rounding a number to the cache's element type.
+    /// The largest error of storing a number, relative to it, or in a format of fewer bits to the largest one of its
+    /// head. There, that of rounding queries comes to it.
     virtual double unit_roundoff() const = 0;
 };
 
 /// How keys and values are stored.
 struct CacheFormat {
     std::string layout = "standard"; ///< or "permuted"
-    std::string element = "float";   ///< or "half" or "bf16"
+    std::string element = "float";   ///< or "half" or "bf16", or, in the layout "standard", one of `formats_in_units`
 };
+
+/// Formats of fewer bits, as "keys,values" or of both.
+std::vector<std::string> formats_in_units();
+
+/// A memory on the host in such a format. Throws if it does not fit the layout or the model's heads.
+std::unique_ptr<TextMemory> make_memory_in_units(const Config& config, const TextLimits& limits,
+                                                 const CacheFormat& format);
 
 /// A memory on the host. Throws if the format has an unknown name.
 std::unique_ptr<TextMemory> make_memory(const Config& config, const TextLimits& limits, const CacheFormat& format = {});

@@ -169,6 +169,41 @@ TEST_CASE("generate: a prompt may be longer than the context, with every element
     }
 }
 
+TEST_CASE("generate: a cache of fewer bits, by llama.cpp's names") {
+    const Scratch scratch;
+    const std::string json = scratch.path("report.json");
+    const auto report = [&](const std::string& flags) {
+        const Outcome o = generate("--tokens 60 --json " + json + " " + flags);
+        CAPTURE(flags);
+        CAPTURE(o.error);
+        REQUIRE(o.code == 0);
+        const auto r = nlohmann::json::parse(content(json));
+        CHECK(r.at("check").at("passed") == true);
+        return r;
+    };
+    const auto bytes = [&](const nlohmann::json& r) {
+        return r.at("cache").at("full").at("bytes").get<int>() + r.at("cache").at("sliding").at("bytes").get<int>();
+    };
+    const std::string model = "--model " + hybrid_model + " ";
+    const auto half = report(model + "--cache-type-k f16 --cache-type-v f16");
+    const auto q8 = report(model + "--cache-type-k q8_0 --cache-type-v q8_0");
+    const auto mixed = report(model + "--cache-type-k q8_0 --cache-type-v q4_0");
+    const auto q4 = report(model + "--cache-type-k q4_0 --cache-type-v q4_0");
+    CHECK(half.at("cache_type") == "half");
+    CHECK(mixed.at("cache_type") == "q8_0,q4_0");
+    CHECK(bytes(q8) * 64 == bytes(half) * 34);
+    CHECK(bytes(mixed) * 128 == bytes(half) * (34 + 18));
+    CHECK(bytes(q4) * 64 == bytes(half) * 18);
+    CHECK(q8.at("check").at("difference") > half.at("check").at("difference"));
+    CHECK(q4.at("check").at("difference") > q8.at("check").at("difference"));
+    const auto int8 = report("--cache-type int8_per_head"); // heads of 40
+    CHECK(int8.at("cache_type") == "int8_per_head");
+    check_refused(generate("--cache-type-k q8_0 --cache-type-v q8_0"), 1,
+                  "the heads have 40 elements, but a cache in 'q8_0' takes a multiple of 32");
+    check_refused(generate(model + "--cache-type-k q4_0 --cache-type-v q8_0"), 1, "q4_0,q8_0");
+    check_refused(generate(model + "--cache-type q8_0 --layout permuted"), 1, "expected 'standard' for 'q8_0'");
+}
+
 TEST_CASE("generate: attention over views gives the same logits, also after a history longer than in training") {
     const Scratch scratch;
     const std::string json = scratch.path("report.json");
