@@ -9,6 +9,7 @@
 #include "compare.hpp"
 #include "drafts.hpp"
 #include "engine.hpp"
+#include "generate/cache_type.hpp"
 #include "generate/command_line.hpp"
 #include "generate/file.hpp"
 #include "generate/output_file.hpp"
@@ -158,11 +159,9 @@ void declare(CLI::App& app, Options& o) {
     declare_perplexity(app, o);
 }
 
-/// As the engine calls it, of llama.cpp's names.
+/// Those of `engine::Memory`, by llama.cpp's names.
 std::string format_of(const std::string& keys, const std::string& values) {
-    const auto own = [](const std::string& name) { return name == "f16" ? "half" : name == "f32" ? "float" : name; };
-    if (values.empty() || values == keys) return own(keys);
-    if (keys == "q8_0" && values == "q4_0") return "q8_0,q4_0";
+    if (values.empty() || values == keys || (keys == "q8_0" && values == "q4_0")) return llama::format_of(keys, values);
     throw std::runtime_error{"--cache-type-v is " + values + " with keys of " + keys
                              + ", expected the format of the keys, or q4_0 with keys of q8_0"};
 }

@@ -36,15 +36,6 @@ inline void declare(CLI::App& app, ModelFlags& flags, const std::vector<std::str
     app.add_option("--context", flags.context, "bytes in memory; default: the context of the training");
 }
 
-/// llama.cpp's names for the formats of keys and of values as the format of a cache here, of both or "keys,values". f16
-/// where there is none.
-inline std::string format_of(const std::string& keys, const std::string& values) {
-    const auto own = [](const std::string& name) {
-        return name.empty() || name == "f16" ? "half" : name == "f32" ? "float" : name;
-    };
-    return own(keys) == own(values) ? own(keys) : own(keys) + "," + own(values);
-}
-
 /// Checks the flags against the model, and fills in the context. `beyond`: the context of a text that may go beyond the
 /// training; 0 if it may not.
 inline void resolve(ModelFlags& flags, const Config& config, int beyond = 0) {

@@ -3,6 +3,7 @@
 // Generates text with a byte-level model in a safetensors file. At the end, it computes the whole text again without a
 // memory and compares the logits. `CellarMemory` has all that the model needs of cellar. Given a folder in Hugging
 // Face's format, it generates text with that model instead: see examples/folder.
+#include "cache_type.hpp"
 #include "command_line.hpp"
 #include "draft.hpp"
 #include "flags.hpp"
@@ -66,7 +67,8 @@ void declare(CLI::App& app, Options& o) {
     llama::declare(app, o.model, formats);
     app.add_option("--cache-type-k", o.key_type,
                    "in place of --cache-type, by llama.cpp's names: f32, f16, bf16, q8_0 or q4_0");
-    app.add_option("--cache-type-v", o.value_type, "the same for values: as the keys, or q4_0 with keys of q8_0");
+    app.add_option("--cache-type-v", o.value_type,
+                   "the same for values (default: as the keys); q4_0 goes with keys of q8_0");
     app.add_option("--backend", o.backend, "where keys, values and states are stored and read")
         ->check(CLI::IsMember({"eigen", "kokkos"}))
         ->capture_default_str();

@@ -2,8 +2,10 @@
 
 // Says how much memory keys, values and states take, for each published model that comes with cellar, or for a
 // config.json: for a number of users and tokens, and what fits into a number of gigabytes. Allocates none of it.
+#include "generate/cache_type.hpp"
 #include "generate/command_line.hpp"
 #include <cellar/element/bfloat16.hpp>
+#include <cellar/format/blocks.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/models/config.hpp>
 #include <cellar/models/models.hpp>
@@ -12,6 +14,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <fstream>
 #include <iomanip>
@@ -31,6 +34,8 @@ struct Options {
     double gigabytes = 24;
     int batch = 512;
     std::string element = "bf16";
+    std::string key_type;
+    std::string value_type;
     std::string config;
 };
 
@@ -46,11 +51,25 @@ void declare(CLI::App& app, Options& o) {
     app.add_option("--element", o.element, "of keys and values; states are floats")
         ->check(CLI::IsMember({"bf16", "float"}))
         ->capture_default_str();
+    app.add_option("--cache-type-k", o.key_type,
+                   "in place of --element, by llama.cpp's names: f32, f16, bf16, q8_0 or q4_0");
+    app.add_option("--cache-type-v", o.value_type,
+                   "the same for values (default: as the keys); q4_0 goes with keys of q8_0");
     app.add_option("config", o.config, "a config.json; without one, all models of models.hpp");
+}
+
+/// Of keys and values; of both, or "keys,values".
+std::string format_of(const Options& o) {
+    return o.key_type.empty() && o.value_type.empty() ? o.element : llama::format_of(o.key_type, o.value_type);
 }
 
 models::MemoryLimits limits_for(const Options& o, int users) {
     return {.attention = {.sequences = users, .capacity = o.tokens, .batch = o.batch}};
+}
+
+/// Of a cache, without those for a batch.
+int most_cells(const Options& o) {
+    return INT32_MAX - 64 - o.batch;
 }
 
 /// What is needed, and what fits.
@@ -68,12 +87,23 @@ Fit fit_of(const models::RunTimeDescription& model, const Options& o) {
     Fit fit{.bytes = bytes(o.users), .tokens = {}, .grows = model.count(models::LayerKind::full) != 0};
     if (const auto largest = models::largest_limits<Layout>(model, limits_for(o, o.users), most))
         fit.tokens = largest->attention.cells;
-    constexpr int most_users = 1'000'000;
+    const int most_users = std::max(1, std::min(1'000'000, most_cells(o) / o.tokens));
     int step = 1;
     while (step <= most_users) step *= 2;
     for (; step > 0; step /= 2)
         if (fit.users + step <= most_users && bytes(fit.users + step) <= most) fit.users += step;
     return fit;
+}
+
+Fit fit_of(const models::RunTimeDescription& model, const std::string& format, const Options& o) {
+    using namespace cellar;
+    if (format == "bf16" || format == "half") return fit_of<StandardV<bf16>>(model, o); // of the same size
+    if (format == "float") return fit_of<StandardV<float>>(model, o);
+    if (format == "q8_0") return fit_of<StandardV<q8_0>>(model, o);
+    if (format == "q8_0,q4_0") return fit_of<StandardV<q8_0, q4_0>>(model, o);
+    if (format == "q4_0") return fit_of<StandardV<q4_0>>(model, o);
+    throw std::runtime_error{"keys and values in '" + format
+                             + "', expected f32, f16, bf16, q8_0 or q4_0 for both, or keys in q8_0 and values in q4_0"};
 }
 
 std::string in_gigabytes(std::int64_t bytes) {
@@ -83,8 +113,7 @@ std::string in_gigabytes(std::int64_t bytes) {
 }
 
 void print(const std::string& name, const models::RunTimeDescription& model, const Options& o) {
-    const Fit fit = o.element == "bf16" ? fit_of<cellar::StandardV<cellar::bf16>>(model, o)
-                                        : fit_of<cellar::StandardV<float>>(model, o);
+    const Fit fit = fit_of(model, format_of(o), o);
     const auto text_of = [&](std::int64_t divisor) -> std::string {
         if (!fit.tokens) return "none";
         return fit.grows ? std::to_string(*fit.tokens / divisor) : "any";
@@ -107,7 +136,10 @@ void print_all(models::ModelList<Models...>, const Options& o) {
 }
 
 int run(const Options& o) {
-    std::cout << o.users << " users of " << o.tokens << " tokens, keys and values in " << o.element
+    if (o.users > most_cells(o) / o.tokens)
+        throw std::runtime_error{std::to_string(o.users) + " users of " + std::to_string(o.tokens)
+                                 + " tokens, but a cache has at most " + std::to_string(most_cells(o)) + " cells"};
+    std::cout << o.users << " users of " << o.tokens << " tokens, keys and values in " << format_of(o)
               << "; what fits into " << o.gigabytes << " GiB\n"
               << std::left << std::setw(22) << "model" << std::right << std::setw(12) << "GiB" << std::setw(14)
               << "tokens in all" << std::setw(12) << "each" << std::setw(10) << "users" << '\n';
