@@ -454,7 +454,6 @@ TEST_CASE("the sequences that cannot go on are left out, and named, if the progr
 }
 
 TEST_CASE("files tell from which position on a sequence is altered") {
-    using Numbers = numbers::Cache<>;
     const CacheLimits limits{.sequences = 2, .capacity = 40, .batch = 20};
     Numbers from{shape, limits};
     numbers::feed(from, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
