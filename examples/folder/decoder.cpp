@@ -250,7 +250,7 @@ Matrix Decoder::recur(cellar::PassOf<Memory>& pass, int index, const Matrix& x) 
                 Remembered remembered{.inputs = &inputs(0, 0, 0)};
                 if constexpr (std::is_same_v<std::remove_cvref_t<decltype(own)>, cellar::PassOf<Recurrences>>)
                     remembered.state = &own.template get<Matrices>(layer_of_member, micro_batch)(0, 0, 0, 0);
-                out(tokens, Eigen::all) = layer.forward(x(tokens, Eigen::all), remembered);
+                out(tokens, Eigen::placeholders::all) = layer.forward(x(tokens, Eigen::placeholders::all), remembered);
                 own.put(layer_of_member, micro_batch);
             }
         }
