@@ -250,7 +250,8 @@ Matrix Decoder::recur(cellar::PassOf<Memory>& pass, int index, const Matrix& x) 
                 Remembered remembered{.inputs = &inputs(0, 0, 0)};
                 if constexpr (std::is_same_v<std::remove_cvref_t<decltype(own)>, cellar::PassOf<Recurrences>>)
                     remembered.state = &own.template get<Matrices>(layer_of_member, micro_batch)(0, 0, 0, 0);
-                out(tokens, Eigen::placeholders::all) = layer.forward(x(tokens, Eigen::placeholders::all), remembered);
+                const auto columns = Eigen::seqN(Eigen::Index{0}, x.cols());
+                out(tokens, columns) = layer.forward(x(tokens, columns), remembered);
                 own.put(layer_of_member, micro_batch);
             }
         }
