@@ -157,8 +157,10 @@ public:
         if (size_.positions == Positions::consecutive && !can_go_on_without<TheGaps>(s, begin, end))
             return Refusal{.reason = Reason::cannot_resume, .sequence = s};
         const PositionRuns& runs = table_.record(s).runs; // checks s
-        auto forgotten = Forgetting{window_, schedules_.of(s)}.with_gap(runs, begin, end);
-        auto removal = table_.prepare_remove<TheGaps>(s, begin, end, keys, delta, std::move(forgotten));
+        const auto forgotten = [&](auto visit) {
+            Forgetting{window_, schedules_.of(s)}.for_each_with_gap(runs, begin, end, visit);
+        };
+        auto removal = table_.prepare_remove<TheGaps>(s, begin, end, keys, delta, forgotten);
         if (!removal) return removal;
         removal->next = next_without(s, begin, end);
         return removal;
@@ -295,7 +297,8 @@ public:
             const Position kept = window_.oldest_kept(pass_.in_part ? newest_in_part(r) : r.runs.last());
             if (window_.sinks() >= kept.value) continue;
             any_scheduled ? forget_unscheduled(s, kept) : table_.forget(s, Position{window_.sinks()}, kept);
-            if (r.runs.empty()) table_.set_altered(s, to_end); // after tokens that are not stored
+            // Tokens that are not stored may have hidden what was altered.
+            if (pass_.in_part) table_.set_altered(s, table_.altered_from(s));
         }
         close();
     }

@@ -280,11 +280,11 @@ public:
 
     /// Checks positions [begin, end) of s, which are to be removed, decides whether the gap can be closed, if there is
     /// one, and reserves room for it. `delta`: by how many positions keys are then rotated; 0: by the gap's length.
-    /// `forgotten`: what s gives up besides if it closes a gap.
-    /// Refuses with `cannot_shift` and `full`.
-    template <Gaps TheGaps>
+    /// `forgotten(visit)` calls visit(span) for what s gives up besides if it closes a gap. Refuses with `cannot_shift`
+    /// and `full`, before it allocates.
+    template <Gaps TheGaps, class Forgotten>
     Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta,
-                                   TrivialList<PositionSpan> forgotten = {}) {
+                                   const Forgotten& forgotten) {
         CELLAR_EXPECTS(begin.value >= 0 && begin <= end, "remove: positions [", begin, ", ", end,
                        "), expected 0 <= begin <= end");
         PositionRuns& runs = record(s).runs;
@@ -300,8 +300,7 @@ public:
         }
         if (!removal.closes_gap()) return removal;
         if constexpr (TheGaps == Gaps::closed) {
-            removal.forgotten = std::move(forgotten);
-            if (const Result<void> can = prepare_gap(removal); !can) return can.error();
+            if (const Result<void> can = prepare_gap(removal, forgotten); !can) return can.error();
             return removal;
         } else {
             return Reason::cannot_shift;
@@ -376,17 +375,18 @@ public:
     }
 
 private:
-    Result<void> prepare_gap(Removal& removal) {
+    template <class Forgotten>
+    Result<void> prepare_gap(Removal& removal, const Forgotten& forgotten) {
         PositionRuns& runs = unchecked(removal.sequence).runs;
         const Position begin = removal.begin;
         const Position end = removal.end;
         if (removal.keys == MovedKeys::rotated) {
             removal.copies = count_shared(runs, end, to_end);
             removal.rotated = runs.count(end, to_end);
-            for (const PositionSpan& span : removal.forgotten) {
+            forgotten([&](PositionSpan span) {
                 removal.copies -= count_shared(runs, std::max(span.begin, end), span.end);
                 removal.rotated -= runs.count(std::max(span.begin, end), span.end);
-            }
+            });
         }
         const std::int32_t room = available_to(removal.sequence);
         if (removal.copies > room) { // removed cells without another owner become free in time
@@ -394,9 +394,10 @@ private:
                 return runs.count(from, to) - count_shared(runs, from, to);
             };
             std::int32_t dropped = unshared(begin, end);
-            for (const PositionSpan& span : removal.forgotten) dropped += unshared(span.begin, span.end);
+            forgotten([&](PositionSpan span) { dropped += unshared(span.begin, span.end); });
             if (removal.copies > room + dropped) return full(removal.sequence, removal.copies, room + dropped);
         }
+        forgotten([&](PositionSpan span) { removal.forgotten.push_back(span); });
         const auto divided = static_cast<std::int64_t>(removal.forgotten.size());
         const std::int64_t most = runs.runs() + divided + 2 * std::int64_t{removal.copies} + 1;
         removal.allocated = true; // also for the room that the backend needs for the plan

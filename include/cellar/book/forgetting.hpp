@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
-#include <cellar/base/trivial_list.hpp>
 #include <cellar/book/position_runs.hpp>
 #include <cellar/book/removal.hpp>
 #include <cellar/window/window.hpp>
@@ -32,18 +31,17 @@ public:
         if (from < kept) visit(from, kept);
     }
 
-    /// What goes if a gap is closed at positions [begin, end): schedules end behind `begin`, and what only they have
-    /// kept is forgotten, relative to where the last token is then.
-    TrivialList<PositionSpan> with_gap(const PositionRuns& runs, Position begin, Position end) const {
-        TrivialList<PositionSpan> forgotten;
+    /// Calls `visit(span)` for what goes if a gap is closed at positions [begin, end): schedules end behind `begin`,
+    /// and what only they have kept is forgotten, relative to where the last token is then.
+    template <class Visit>
+    void for_each_with_gap(const PositionRuns& runs, Position begin, Position end, Visit visit) const {
         const bool any_ends = !scheduled_.empty() && scheduled_.back() > begin;
-        if (!any_ends || end <= begin || runs.empty() || runs.last() < end) return forgotten;
+        if (!any_ends || end <= begin || runs.empty() || runs.last() < end) return;
         const std::int32_t gap = end - begin;
         for_each_below(window_.oldest_kept(runs.last() - gap), begin, [&](Position from, Position to) {
-            if (from < begin) forgotten.push_back({from, std::min(to, begin)});
-            if (to > begin) forgotten.push_back({std::max(from, begin) + gap, to + gap});
+            if (from < begin) visit(PositionSpan{from, std::min(to, begin)});
+            if (to > begin) visit(PositionSpan{std::max(from, begin) + gap, to + gap});
         });
-        return forgotten;
     }
 
 private:
