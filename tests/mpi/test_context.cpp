@@ -46,8 +46,11 @@ void run_history(const Window& window, Shift shift, unsigned seed, int steps, st
         } else if (kind == 7) {
             const Sequence to{draw(0, 2)};
             const int length = draw(0, end.value + 3);
-            REQUIRE(pair.context.copy_prefix(s, to, Position{length}).has_value());
-            REQUIRE(pair.single.copy_prefix(s, to, Position{length}).has_value());
+            const auto found = pair.context.copy_prefix(s, to, Position{length});
+            const auto expected = pair.single.copy_prefix(s, to, Position{length});
+            REQUIRE(found.has_value() == expected.has_value());
+            if (!found) CHECK(found.error() == expected.error().reason);
+            refused += found ? 0 : 1;
         } else if (kind == 8 && draw(0, 1) == 0) {
             if (snapshots.size() == 2) snapshots.erase(snapshots.begin());
             auto found = pair.context.snapshot(s);

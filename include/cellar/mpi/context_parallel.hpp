@@ -90,17 +90,27 @@ public:
         return begin(detail::next_tokens(state().next_tokens, s, next(s), count));
     }
 
-    /// `to` gives up its own tokens and shares those of `from` below position `end`, on each rank. No data moves.
+    /// `to` gives up its own tokens and shares those of `from` below position `end`, on each rank. No data moves. Refuses
+    /// as `Cache::copy_prefix` does.
     MpiResult<void> copy_prefix(Sequence from, Sequence to, Position end,
                                 const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         State& s = state();
         expect_no_pass("copy_prefix");
-        return on_all(op::CopyPrefix{from, to, end}, [&] {
-            if (from == to) return;
-            s.kept(to) = s.kept(from);
-            s.kept(to).remove(end, to_end);
+        const op::CopyPrefix copy{from, to, end};
+        detail::KeptPositions copied = s.kept(from);
+        auto prepared = prepare_on_all(detail::call_of(copy), [&]() -> decltype(s.cache.prepare(copy)) {
+            auto found = s.cache.prepare(copy);
+            if (!found || from == to) return found;
+            copied.remove(end, to_end);
+            if (!detail::can_resume_with(cache().window(), copied, copied.end()))
+                return Refusal{.reason = Reason::cannot_resume, .sequence = from};
+            return found;
         });
+        if (!prepared) return prepared.error();
+        s.cache.finish(*std::move(prepared));
+        s.kept(to) = std::move(copied);
+        return {};
     }
 
     /// Removes positions [begin, end) of s and closes the gap: later tokens move down with their cells, on the ranks
