@@ -17,7 +17,7 @@ struct HeadParts {
     std::int32_t size; ///< values of a part
 
     CELLAR_FUNCTION float* operator()(std::int32_t part) const {
-        return values + std::int64_t{part / in_row} * pitch + part % in_row * size;
+        return values + std::int64_t{part / in_row} * pitch + std::int64_t{part % in_row} * size;
     }
 };
 

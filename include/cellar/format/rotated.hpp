@@ -64,7 +64,7 @@ public:
         for (int bit = 1; bit < N; bit *= 2) {
             for (std::int32_t i = team.team_rank(); i < parts.count * apart; i += team.team_size()) {
                 const float* const from = (in_parts ? parts : free)(i / apart) + i % apart;
-                float* const to = (in_parts ? free : parts)(i / apart) + 2 * (i % apart);
+                float* const to = (in_parts ? free : parts)(i / apart) + std::int64_t{2} * (i % apart);
                 to[0] = from[0] + from[apart];
                 to[1] = from[0] - from[apart];
             }

@@ -161,6 +161,7 @@ private:
     // Rotates queries to where the keys are, or undoes the rotation of weighted values: as many rows at a time as the
     // tile has room for.
     template <class Rows, bool Undoes>
+    // NOLINTNEXTLINE(readability-non-const-parameter): rotates them in place
     CELLAR_FUNCTION void rotate_rows(const Team& team, float* floats, int count, std::int64_t pitch, std::int32_t dim,
                                      const Shared& shared) const {
         using Rotation = typename Rows::Format::rotation;

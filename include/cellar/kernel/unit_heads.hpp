@@ -35,11 +35,8 @@ public:
           dim_{units.head_dim()},
           part_{part_of(units.head_dim())},
           group_{values_of_group<Stored>(units.head_dim())},
-          heads_{count * units.mapping.heads()} {
-        at_once_ = heads_ / many_teams;
-        const std::int32_t most = most_values / units.head_dim();
-        at_once_ = at_once_ > most ? most : at_once_ < 1 ? 1 : at_once_;
-    }
+          heads_{count * units.mapping.heads()},
+          at_once_{at_once(heads_, units.head_dim())} {}
 
     std::int32_t teams() const { return (heads_ + at_once_ - 1) / at_once_; }
 
@@ -104,6 +101,12 @@ public:
     }
 
 private:
+    static std::int32_t at_once(std::int32_t heads, std::int32_t dim) {
+        const std::int32_t few = heads / many_teams;
+        const std::int32_t most = most_values / dim;
+        return few > most ? most : few < 1 ? 1 : few;
+    }
+
     // Those that are encoded together, but not single values.
     static std::int32_t part_of(std::int32_t dim) {
         const std::int32_t part = values_of_part<Format>(dim);

@@ -146,6 +146,7 @@ constexpr MemoryBytes bytes(const Description& model, const MemoryLimits& limits
     }
     if (const int layers = model.count(LayerKind::recurrent); layers != 0) {
         std::vector<cellar::StateExtents> rows;
+        rows.reserve(static_cast<std::size_t>(model.states()));
         for (int i = 0; i < model.states(); ++i) rows.push_back({model.state[i].elements()});
         sum += detail::bytes_of_states<State>(
             StateShape{std::vector<std::vector<cellar::StateExtents>>(static_cast<std::size_t>(layers), rows)}, limits);

@@ -90,8 +90,8 @@ public:
         return begin(detail::next_tokens(state().next_tokens, s, next(s), count));
     }
 
-    /// `to` gives up its own tokens and shares those of `from` below position `end`, on each rank. No data moves. Refuses
-    /// as `Cache::copy_prefix` does.
+    /// `to` gives up its own tokens and shares those of `from` below position `end`, on each rank. No data moves.
+    /// Refuses as `Cache::copy_prefix` does.
     MpiResult<void> copy_prefix(Sequence from, Sequence to, Position end,
                                 const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};

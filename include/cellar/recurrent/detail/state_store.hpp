@@ -126,7 +126,7 @@ public:
     static constexpr MemoryBytes bytes_for(const StateShape& shape, Slot slots, std::int32_t sequences) {
         static_cast<void>(slot_bytes(shape));
         const std::int64_t layers = shape.layers();
-        MemoryBytes bytes{.bookkeeping = count * 3 * bytes_of<SlotRows>(layers)};
+        MemoryBytes bytes{.bookkeeping = std::int64_t{3} * count * bytes_of<SlotRows>(layers)};
         int tensor = 0;
         ((bytes.data += StateMemory<Tags, Backend>::bytes_for(shape, tensor++, slots, sequences)), ...);
         ((bytes.bookkeeping += bytes_of<typename StateMemory<Tags, Backend>::Buffer>(layers)), ...);
