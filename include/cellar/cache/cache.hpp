@@ -617,12 +617,10 @@ auto Cache<Layout, Window, Shift, Backend>::prepare(const op::FormPages& pages) 
 template <LayoutPolicy Layout, WindowPolicy Window, ShiftPolicy Shift, BackendPolicy Backend>
 void Cache<Layout, Window, Shift, Backend>::finish(detail::PageForming&& forming) noexcept {
     state().book.table().finish_pages(forming);
-    for (Plan& plan : forming.plans) {
-        if constexpr (holds_data) {
-            state().carry_out(plan);
-        } else {
-            state().hand_over(plan);
-        }
+    if constexpr (holds_data) {
+        for (const Plan& plan : forming.plans) state().carry_out(plan);
+    } else {
+        for (Plan& plan : forming.plans) state().hand_over(plan);
     }
 }
 
