@@ -102,14 +102,14 @@ public:
         auto prepared = prepare_on_all(detail::call_of(copy), [&]() -> decltype(s.cache.prepare(copy)) {
             auto found = s.cache.prepare(copy);
             if (!found || from == to) return found;
-            copied.remove(end, to_end);
+            copied.remove(end, to_end); // NOLINT(readability-suspicious-call-argument): from `end` on
             if (!detail::can_resume_with(cache().window(), copied, copied.end()))
                 return Refusal{.reason = Reason::cannot_resume, .sequence = from};
             return found;
         });
         if (!prepared) return prepared.error();
         s.cache.finish(*std::move(prepared));
-        s.kept(to) = std::move(copied);
+        s.kept(to) = copied;
         return {};
     }
 
