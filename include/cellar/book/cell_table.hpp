@@ -103,8 +103,9 @@ public:
     /// From this position of s on, keys and values may differ from those that a prefill of its tokens gives; `to_end`
     /// if none do.
     Position altered_from(Sequence s) const {
+        const Position next = record(s).next(); // checks s
         const Position from = altered_[static_cast<std::size_t>(s.value)];
-        return from < record(s).next() ? from : to_end;
+        return from < next ? from : to_end;
     }
     void set_altered(Sequence s, Position from) noexcept { altered_[static_cast<std::size_t>(s.value)] = from; }
     void alter(Sequence s, Position from) noexcept { set_altered(s, std::min(altered_from(s), from)); }
