@@ -32,7 +32,7 @@ template <class Format, class Code, class Factor>
 unpack(HeadRows<unit_of<Format>> units, HeadRows<scale_of<Format>> scales, int count, std::int64_t dim, Code* codes,
        std::int64_t stride, Factor* factors, Factor* offsets) {
     const std::int64_t groups = factors_in<Format>(dim);
-    Factor own[std::size_t{2} * max_factors<Format>];
+    Factor own[std::size_t{2} * max_factors<Format>] = {}; // g++ 12 cannot see that unpacking fills it
     for (int i = 0; i < count; ++i) {
         Code* const row = codes + i * stride;
         unpack_head<Format>(units[i], scales.first == nullptr ? nullptr : scales[i], dim, row, own);
