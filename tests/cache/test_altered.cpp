@@ -8,7 +8,9 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <utility>
+#include <vector>
 
 namespace test_altered {
 
@@ -161,6 +163,25 @@ TEST_CASE("a token that does not find all that it sees is altered") {
     auto whole = cache_with<ChunkedAttention<4>>(Positions::any);
     feed(whole, prompt(0, 8, Values(2))); // at the start of a chunk, a token sees nothing
     CHECK(whole.altered_from(first) == to_end);
+}
+
+TEST_CASE("what tokens of another memory push out of the window is not altered any more") {
+    using Window = SlidingWindow<3>;
+    numbers::Cache<Window> cache{numbers::small,
+                                 {.sequences = 1, .capacity = 60, .batch = 20, .positions = Positions::any},
+                                 Window{{.sinks = 1}}};
+    const auto run = [&](const std::vector<Position>& positions, const std::vector<std::uint8_t>& stored = {}) {
+        const std::vector<Sequence> sequences(positions.size(), first);
+        auto pass = cache.begin(Batch{.positions = positions, .sequences = sequences, .stored = stored}).value();
+        for (int layer = 0; layer < cache.layers(); ++layer) pass.mark_put(layer);
+        pass.commit();
+    };
+    run({Position{0}, Position{2}});
+    CHECK(cache.altered_from(first) == Position{2}); // which does not find position 1
+    run({Position{3}, Position{5}}, {0, 0});
+    CHECK(cache.altered_from(first) == to_end);
+    run({Position{1}, Position{2}});
+    CHECK(cache.altered_from(first) == to_end);
 }
 
 } // namespace test_altered

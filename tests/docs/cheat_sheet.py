@@ -8,6 +8,8 @@ import re
 import sys
 from pathlib import Path
 
+from check import report
+
 PAGE = "docs/cheat-sheet.md"
 LIMITS = {
     "CacheLimits": "cache/cache_limits.hpp",
@@ -85,12 +87,5 @@ def check(root):
     yield from differences("the call ", calls & public | calls - known, public)
 
 
-def main(arguments):
-    problems = list(check(*arguments))
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    return 1 if problems else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(report(check(*sys.argv[1:])))

@@ -138,14 +138,19 @@ def update(root):
             print(f"updated {path.relative_to(root)}")
 
 
+def report(problems):
+    """Prints them. Returns the exit status."""
+    problems = list(problems)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
 def main(arguments):
     if arguments[:1] == ["--update"]:
         arguments = arguments[1:]
         update(*arguments)
-    problems = list(check(*arguments))
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    return 1 if problems else 0
+    return report(check(*arguments))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from check import pages
+from check import pages, report
 
 
 def blocks(name):
@@ -51,10 +51,7 @@ def main(arguments):
     output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     if writes:
         update(Path(folder), name, output)
-    problems = list(check(Path(folder), name, output))
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    return 1 if problems else 0
+    return report(check(Path(folder), name, output))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ import sys
 import xml.etree.ElementTree as xml
 from pathlib import Path
 
+from check import report
+
 CLASSES = {"class", "struct", "union", "concept"}
 
 
@@ -62,12 +64,5 @@ def check_functions(namespace, definition):
             yield f"{where(overloads[0])}: function {name} has no docstring"
 
 
-def main(arguments):
-    problems = list(check(*arguments))
-    for problem in problems:
-        print(problem, file=sys.stderr)
-    return 1 if problems else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(report(check(*sys.argv[1:])))

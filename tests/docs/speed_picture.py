@@ -11,6 +11,8 @@ import re
 import sys
 from pathlib import Path
 
+from check import report
+
 PAGE = "docs/performance.md"
 HEADING = "### A real model, beside libllama"
 PICTURE = "docs/images/speed.svg"
@@ -76,10 +78,8 @@ def main(arguments):
     picture = draw(table((root / PAGE).read_text()))
     if writes:
         (root / PICTURE).write_text(picture)
-    if (root / PICTURE).read_text() != picture:
-        print(f"{PICTURE}: differs from the table of {PAGE}; --update draws it again", file=sys.stderr)
-        return 1
-    return 0
+    is_old = (root / PICTURE).read_text() != picture
+    return report([f"{PICTURE}: differs from the table of {PAGE}; --update draws it again"] if is_old else [])
 
 
 if __name__ == "__main__":

@@ -13,16 +13,14 @@ struct MemoryBytes {
     std::int64_t bookkeeping = 0; ///< allocated by the constructor, too
     std::int64_t masks = 0;       ///< the other parts are allocated when they are first used: at most this much
     std::int64_t lists = 0;       ///< index lists and page tables
-    std::int64_t scratch = 0;     ///< of attention
 
-    constexpr std::int64_t total() const { return data + bookkeeping + masks + lists + scratch; }
+    constexpr std::int64_t total() const { return data + bookkeeping + masks + lists; }
 
     constexpr MemoryBytes& operator+=(const MemoryBytes& other) {
         data += other.data;
         bookkeeping += other.bookkeeping;
         masks += other.masks;
         lists += other.lists;
-        scratch += other.scratch;
         return *this;
     }
     friend constexpr MemoryBytes operator+(MemoryBytes a, const MemoryBytes& b) { return a += b; }

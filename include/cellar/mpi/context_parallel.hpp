@@ -197,7 +197,11 @@ public:
         static_cast<void>(s.kept(sequence)); // checks it
         s.calls.add(snapshot.number_);
         const op::Restore<CellSnapshot> restore{sequence, snapshot.local_, snapshot.to(), true};
-        return on_all(restore, [&] { s.kept(sequence) = snapshot.kept_; });
+        auto prepared = prepare_on_all(detail::call_of(restore), [&] { return s.cache.prepare(restore); });
+        if (!prepared) return prepared.error();
+        s.cache.finish(*std::move(prepared));
+        s.kept(sequence) = snapshot.kept_;
+        return {};
     }
 
     /// The position of the next token of s: after its last one, on whichever rank that is, or where it was cut.
@@ -279,16 +283,6 @@ private:
         if (s.lost) return *s.lost;
         if (auto error = detail::error_of_votes(operation, s.votes.all())) return *std::move(error);
         return *std::move(prepared);
-    }
-
-    // Both phases. `then` follows the second one.
-    template <class Operation, class Then>
-    MpiResult<void> on_all(const Operation& operation, Then then) {
-        auto prepared = prepare_on_all(detail::call_of(operation), [&] { return state().cache.prepare(operation); });
-        if (!prepared) return prepared.error();
-        state().cache.finish(*std::move(prepared));
-        then();
-        return {};
     }
 
     MpiResult<void> remove_on_all(const op::Remove& remove) {

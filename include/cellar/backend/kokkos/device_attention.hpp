@@ -67,10 +67,11 @@ public:
         const kernel::AttendTiles<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(values)>, Q, Out,
                                   Team>
             attend{keys, values, work.q, call, device_runs_, upload_tree(space, work), lists_.sinks, tiles};
-        launch_teams("cellar: attend", space, attend, plan_.items * shape.kv_heads, tiles.bytes());
+        launch_teams("cellar: attend", space, attend, plan_.items * shape.kv_heads, Limits::team_threads,
+                     tiles.bytes());
         if (plan_.joined_rows == 0) return;
         const kernel::JoinParts<Out, Team> join{call, plan_.max_parts};
-        launch_teams("cellar: join", space, join, plan_.joined_rows, join.bytes());
+        launch_teams("cellar: join", space, join, plan_.joined_rows, Limits::team_threads, join.bytes());
     }
 
     bool has_memory() const {
@@ -124,17 +125,6 @@ private:
         CELLAR_EXPECTS(rows > 0, "attend: rows of ", shape.key_dim, " and ", shape.value_dim, " elements, expected ",
                        (bytes - shape.fixed_bytes) / 4 - 100, " or fewer in all on this device");
         return rows < 4 ? rows : std::min<std::int64_t>(rows / 4 * 4, 32);
-    }
-
-    template <class Kernel>
-    static void launch_teams(const char* name, const ExecutionSpace& space, const Kernel& kernel, std::int32_t teams,
-                             std::int64_t bytes) {
-        using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
-        const auto shared = Kokkos::PerTeam(static_cast<std::size_t>(bytes));
-        const int most =
-            Policy{space, teams, 1}.set_scratch_size(0, shared).team_size_max(kernel, Kokkos::ParallelForTag{});
-        Policy policy{space, teams, std::min(most, Limits::team_threads)};
-        launch(name, policy.set_scratch_size(0, shared), kernel);
     }
 
     // The rule with lists on the device, one after the other.

@@ -11,9 +11,6 @@
 #include <cellar/kernel/unit_heads.hpp>
 #include <cellar/layout/stored_units.hpp>
 
-#include <Kokkos_Core.hpp>
-
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -75,13 +72,7 @@ void launch_heads(const char* name, const ExecutionSpace& space, const Units& un
                   std::int64_t count, Make make) {
     for_each_launch<Limits>(count, units.mapping.heads(), units.head_dim(), [&](std::int64_t first, std::int32_t some) {
         const auto kernel = make(kernel::UnitHeads<Units>{units, {cells.cells + first}, some}, first, some);
-        using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
-        const auto shared = Kokkos::PerTeam(static_cast<std::size_t>(kernel.heads.bytes()));
-        const std::int32_t teams = kernel.heads.teams();
-        const int most =
-            Policy{space, teams, 1}.set_scratch_size(0, shared).team_size_max(kernel, Kokkos::ParallelForTag{});
-        Policy policy{space, teams, std::min(most, Limits::team_threads)};
-        launch(name, policy.set_scratch_size(0, shared), kernel);
+        launch_teams(name, space, kernel, kernel.heads.teams(), Limits::team_threads, kernel.heads.bytes());
     });
 }
 

@@ -51,6 +51,18 @@ void launch(const char* name, const Policy& policy, const Kernel& kernel) {
     Kokkos::parallel_for(name, policy, kernel);
 }
 
+/// Teams of up to `threads` threads, if the device allows that many, each with `bytes` of shared memory.
+template <class ExecutionSpace, class Kernel>
+void launch_teams(const char* name, const ExecutionSpace& space, const Kernel& kernel, std::int32_t teams, int threads,
+                  std::int64_t bytes) {
+    using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
+    const auto shared = Kokkos::PerTeam(static_cast<std::size_t>(bytes));
+    const int most =
+        Policy{space, teams, 1}.set_scratch_size(0, shared).team_size_max(kernel, Kokkos::ParallelForTag{});
+    Policy policy{space, teams, std::min(most, threads)};
+    launch(name, policy.set_scratch_size(0, shared), kernel);
+}
+
 /// Calls f(first, count) for ranges that make up [0, cells), each of at most `Limits::values` values or of one row.
 template <class Limits, class F>
 void for_each_launch(std::int64_t cells, std::int64_t heads, std::int64_t dim, F f) {
@@ -78,15 +90,10 @@ void launch_elements(const char* name, const ExecutionSpace& space, const Kernel
 template <class Limits, bool ReadsAlongDims, class ExecutionSpace, class Kernel>
 void launch_tiles(const ExecutionSpace& space, const Kernel& kernel, std::int64_t cells, std::int64_t heads,
                   std::int64_t dim) {
-    using Policy = Kokkos::TeamPolicy<ExecutionSpace>;
-    using Each = kernel::EachTile<Kernel, ReadsAlongDims, typename Policy::member_type>;
+    using Each = kernel::EachTile<Kernel, ReadsAlongDims, typename Kokkos::TeamPolicy<ExecutionSpace>::member_type>;
     for_each_launch<Limits>(cells, heads, dim, [&](std::int64_t first, std::int32_t count) {
         const Each each{kernel, first, count, static_cast<std::int32_t>(heads), static_cast<std::int32_t>(dim)};
-        const auto shared = Kokkos::PerTeam(Each::bytes);
-        const int most =
-            Policy{space, each.tiles(), 1}.set_scratch_size(0, shared).team_size_max(each, Kokkos::ParallelForTag{});
-        Policy policy{space, each.tiles(), std::min(most, Each::threads)};
-        launch("cellar: tiles", policy.set_scratch_size(0, shared), each);
+        launch_teams("cellar: tiles", space, each, each.tiles(), Each::threads, Each::bytes);
     });
 }
 
