@@ -343,12 +343,6 @@ TEST_CASE("a reserved pass gets zeros") {
     F32 cache{shape, {.capacity = 8, .batch = 8}};
     auto pass = cache.reserve(4);
     CHECK(attended(pass) == Floats(4 * heads * dim));
-    const std::vector<std::int32_t> three{-1, 0, 1}, tree{-1, 0, 0, 2}, later{-1, 2, 0, 0};
-    CHECK(attended(pass, {.parents = tree}) == Floats(4 * heads * dim));
-    CHECK(violation_of([&] { attended(pass, {.parents = three}); })
-          == "attend: 3 parents, expected one for each of 4 tokens");
-    CHECK(violation_of([&] { attended(pass, {.parents = later}); })
-          == "attend: the parent of token 1 is 2, expected a token before it, or -1 for the first of a branch");
 }
 
 TEST_CASE("what does not fit together is a violation, and nothing is written") {
@@ -401,16 +395,6 @@ TEST_CASE("what does not fit together is a violation, and nothing is written") {
     }
     CHECK(violation(0, q, good, AttentionOptions{.log_sum_exp = contiguous_view(out.data(), 2, 3)})
           == "attend: the log_sum_exp is [2, 3], expected [2 tokens, 4 heads]");
-    const auto tree = [&](std::vector<std::int32_t> parents) {
-        return violation(0, q, good, AttentionOptions{.parents = parents});
-    };
-    CHECK(tree({-1}) == "attend: 1 parents, expected one for each of 2 tokens");
-    CHECK(tree({-1, 1})
-          == "attend: the parent of token 1 is 1, expected a token before it, or -1 for the first of a "
-             "branch");
-    CHECK(tree({-2, 0})
-          == "attend: the parent of token 0 is -2, expected a token before it, or -1 for the first of a "
-             "branch");
     const auto null = contiguous_view(static_cast<float*>(nullptr), 2, heads, dim);
     CHECK(violation(0, null, good) == "attend: the queries are a null pointer, expected memory for [2, 4, 16]");
     CHECK(violation(0, q, null) == "attend: the results are a null pointer, expected memory for [2, 4, 16]");
@@ -443,33 +427,6 @@ TEST_CASE("what does not fit together is a violation, and nothing is written") {
     CHECK(violation(0, q, good, AttentionOptions{}, SomeThreads{0}) == "attend: 0 threads, expected at least 1");
     CHECK(violation(0, Floats{}, good) == "attend: 0 query heads, expected a multiple of the layer's 2 heads of keys");
     CHECK(out == Floats(q.size(), 5));
-    pass.drop();
-    F32 two{shape, {.sequences = 2, .capacity = 8, .batch = 8}};
-    auto of_two = two.begin(BatchBuilder{Sequence{0}, Position{0}, 1}.add(Sequence{1}, Position{0}, 1)).value();
-    of_two.put(0, wave(4 * dim, 1), wave(4 * dim, 2));
-    const std::vector<std::int32_t> parents{-1, 0};
-    CHECK(violation_of([&] { attend(of_two, 0, q, good, {.parents = parents}); })
-          == "attend: the parent of token 1 is of another sequence, expected one of its own");
-    of_two.drop();
-    F32 gaps{shape, {.capacity = 8, .batch = 8, .positions = Positions::any}};
-    auto later = gaps.begin(BatchBuilder{Sequence{0}, Position{5}, 1}.add(Sequence{0}, Position{4}, 1)).value();
-    later.put(0, wave(4 * dim, 1), wave(4 * dim, 2));
-    CHECK(violation_of([&] { attend(later, 0, q, good, {.parents = parents}); })
-          == "attend: token 1 at position 4 has a parent at position 5, expected a smaller one");
-    later.drop();
-    F32 plain{shape, {.capacity = 8, .batch = 8}};
-    auto apart = plain.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
-    apart.put(0, wave(6 * dim, 1), wave(6 * dim, 2));
-    const std::vector<std::int32_t> forked{-1, 0, 0};
-    CHECK(violation_of([&] { attended(apart, {.parents = forked}); })
-          == "attend: token 2 at position 2 has a parent at position 0, expected the position before it");
-    apart.drop();
-    EncoderMemory<StandardV<float>> inputs{shape, {.capacity = 8, .batch = 4}};
-    const std::vector<Position> positions(2);
-    const std::vector<Sequence> sequences(2);
-    auto reading = inputs.begin(Batch{positions, sequences}).value();
-    CHECK(violation_of([&] { attend(reading, 0, q, good, {.parents = parents}); })
-          == "attend: parents of tokens that read an encoder's inputs, expected none");
 }
 
 TEST_CASE("the log_sum_exp may lie behind each row of the results") {
@@ -788,15 +745,15 @@ TEST_CASE("drafted tokens in a tree see their branch alone") {
     text.commit();
     REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, Position{3}));
     const std::vector<Position> drafted{Position{3}, Position{3}, Position{4}, Position{4}};
-    const std::vector<Sequence> one(4), other(2, Sequence{1});
+    const std::vector<Sequence> one(4);
     const std::vector<std::int32_t> parents{-1, -1, 0, 1};
-    auto both = cache.begin(Batch{drafted, one}).value();
+    auto both = cache.begin(Batch{.positions = drafted, .sequences = one, .parents = parents}).value();
     put(both, {10, 20, 11, 21});
     const Floats q = wave(heads * dim, 3);
     Floats queries;
     for (int i = 0; i < 4; ++i) queries.insert(queries.end(), q.begin(), q.end());
     Floats found(queries.size());
-    attend(both, 0, queries, found, {.parents = parents});
+    attend(both, 0, queries, found);
     CHECK(violation_of([&] { both.commit(); }) == "commit: the tokens have branches, expected a pass of one branch");
     both.drop();
     for (const int branch : {0, 1}) {
@@ -809,6 +766,20 @@ TEST_CASE("drafted tokens in a tree see their branch alone") {
                 CHECK(found[static_cast<std::size_t>((2 * depth + branch) * heads * dim + i)]
                       == doctest::Approx(expected[static_cast<std::size_t>(depth * heads * dim + i)]).epsilon(1e-6));
     }
+}
+
+TEST_CASE("tokens of a tree see an encoder's inputs as others do") {
+    EncoderMemory<StandardV<float>> inputs{shape, {.capacity = 8, .batch = 4}};
+    auto input = inputs.write(Sequence{0}, Position{0}, 3).value();
+    input.put(0, wave(6 * dim, 1), wave(6 * dim, 2));
+    input.commit();
+    const BatchBuilder plain = BatchBuilder{Sequence{0}, Position{0}, 2}.add(Sequence{0}, Position{1});
+    const BatchBuilder tree = BatchBuilder{Sequence{0}, Position{0}}.add_child(0).add_child(0);
+    const auto seen = [&](const BatchBuilder& batch) {
+        auto pass = inputs.begin(batch).value();
+        return attended(pass);
+    };
+    CHECK(seen(tree) == seen(plain));
 }
 
 } // namespace test_attend

@@ -111,26 +111,29 @@ TEST_CASE("a backend of one's own computes attention from the lists of a pass an
     twins.check(next, {.scale = 0.7F, .soft_cap = 2, .slopes = slopes, .sinks = sinks});
     BatchBuilder drafts;
     drafts.add(Sequence{0}, Position{27}), drafts.add(Sequence{0}, Position{28}), drafts.add(Sequence{1}, Position{26});
-    const std::vector<std::int32_t> chain{-1, 0, -1};
-    twins.check(drafts, {.parents = chain}, false);
+    drafts.add_child(1);
+    twins.check(drafts, {}, false);
 }
 
 TEST_CASE("a backend that computes attention gets the lists of a pass once, and its tree with each layer") {
     using Own = Cache<StandardV<half>, FullCausal, DisabledShift, OwnAttention>;
     Own memory{{.layers = layers, .kv_heads = kv_heads, .head_dim = dim},
                {.sequences = 1, .capacity = 100, .batch = 20, .positions = Positions::any}};
-    const std::vector<Position> positions{Position{0}, Position{1}, Position{1}};
-    const std::vector<Sequence> sequences(3);
-    const std::vector<std::int32_t> parents{-1, 0, 0};
-    auto pass = memory.begin(Batch{positions, sequences}).value();
+    const BatchBuilder chain = BatchBuilder{Sequence{0}, Position{0}, 2}.add(Sequence{0}, Position{1});
+    const BatchBuilder drafts = BatchBuilder{Sequence{0}, Position{0}}.add_child(0).add_child(0);
     const Floats rows = wave(3 * kv_heads * dim, 1), q = wave(3 * heads * dim, 2);
-    for (int layer = 0; layer < layers; ++layer) pass.put(layer, rows, rows);
     Floats all(q.size()), tree(q.size()), second(q.size());
-    attend(pass, 0, q, all);
-    attend(pass, 0, q, tree, {.parents = parents}); // only now the cells of the batch are sorted
-    attend(pass, 1, q, second, {.parents = parents});
+    {
+        auto pass = memory.begin(chain).value();
+        pass.put(0, rows, rows);
+        attend(pass, 0, q, all);
+    }
+    auto pass = memory.begin(drafts).value();
+    for (int layer = 0; layer < layers; ++layer) pass.put(layer, rows, rows);
+    attend(pass, 0, q, tree);
+    attend(pass, 1, q, second);
     auto source = pass.attention_source("test", 0);
-    CHECK(source.backend().passes == 1);
+    CHECK(source.backend().passes == 2);
     CHECK(source.backend().layers == 3);
     CHECK(second == tree);
     // The children of the first token are at one position, so without a tree they see each other.

@@ -45,7 +45,7 @@ struct RandomBatch {
     std::vector<std::uint8_t> stored;
 
     int count() const { return static_cast<int>(positions.size()); }
-    Batch batch() const { return {positions, sequences, groups, stored}; }
+    Batch batch() const { return {positions, sequences, groups, stored, parents}; }
 };
 
 template <class Layout, class Window>
@@ -172,7 +172,6 @@ private:
                                  .soft_cap = draw_true(3) ? 1.5F : 0.0F,
                                  .slopes = slopes,
                                  .sinks = sinks,
-                                 .parents = tokens.parents,
                                  .reads_shared_once = draw_true()};
         Floats expected(static_cast<std::size_t>(n * heads * out_dim), not_a_number);
         Floats expected_sums(static_cast<std::size_t>(n * heads), not_a_number);

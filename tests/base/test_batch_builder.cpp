@@ -38,6 +38,10 @@ std::vector<std::int32_t> groups_of(const Batch& batch) {
     return {batch.groups.begin(), batch.groups.end()};
 }
 
+std::vector<std::int32_t> parents_of(const Batch& batch) {
+    return {batch.parents.begin(), batch.parents.end()};
+}
+
 using List = std::vector<std::int32_t>;
 
 } // namespace
@@ -106,6 +110,7 @@ TEST_CASE("a builder that is short of memory has the tokens that it had before")
                 CHECK(positions_of(tokens).size() == static_cast<std::size_t>(before));
                 CHECK(sequences_of(tokens).size() == static_cast<std::size_t>(before));
                 CHECK(groups_of(tokens).empty());
+                CHECK(parents_of(tokens).empty());
             };
             CHECK(failures_of([&] { add(tokens); }, unchanged) >= 1);
             CHECK(tokens.size() == before + 5);
@@ -114,6 +119,14 @@ TEST_CASE("a builder that is short of memory has the tokens that it had before")
     fail([](BatchBuilder& tokens) { tokens.add(Sequence{0}, Position{0}, 5); });
     fail([](BatchBuilder& tokens) { tokens.add_at(Sequence{0}, Position{3}, 5); });
     fail([](BatchBuilder& tokens) { tokens.add_group(Sequence{0}, Position{0}, 5); });
+    BatchBuilder tree{Sequence{1}, Position{0}, 2};
+    const auto unchanged = [&] {
+        CHECK(tree.size() == 2);
+        CHECK(positions_of(tree) == List{0, 1});
+        CHECK(parents_of(tree).empty());
+    };
+    CHECK(failures_of([&] { tree.add_child(0); }, unchanged) >= 1);
+    CHECK(parents_of(tree).size() == 3);
 }
 
 TEST_CASE("each group of a builder has its own number, and other tokens have none") {
@@ -140,6 +153,21 @@ TEST_CASE("each group of a builder has its own number, and other tokens have non
     tokens.clear();
     CHECK(groups_of(tokens).empty());
     CHECK(groups_of(tokens.add(Sequence{0}, Position{0})).empty());
+}
+
+TEST_CASE("a child comes after its parent, and other tokens of a tree after the token of their sequence before them") {
+    BatchBuilder tokens{Sequence{1}, Position{7}, 2};
+    tokens.add(Sequence{0}, Position{3});
+    CHECK(parents_of(tokens).empty());
+    tokens.add_child(1).add_child(2).add_child(1).add(Sequence{0}, Position{5}, 2);
+    CHECK(sequences_of(tokens) == List{1, 1, 0, 1, 0, 1, 0, 0});
+    CHECK(positions_of(tokens) == List{7, 8, 3, 9, 4, 9, 5, 6});
+    CHECK(parents_of(tokens) == List{-1, 0, -1, 1, 2, 1, 4, 6});
+    CHECK(violation_of([&] { tokens.add_child(8); }) == "BatchBuilder: a child of token 8, expected 0 to 7");
+    CHECK(violation_of([&] { tokens.add_child(-1); }) == "BatchBuilder: a child of token -1, expected 0 to 7");
+    CHECK(tokens.size() == 8);
+    tokens.clear();
+    CHECK(parents_of(tokens.add(Sequence{0}, Position{0})).empty());
 }
 
 TEST_CASE("fewer tokens than none, and positions that no token can have, are violations of a builder") {

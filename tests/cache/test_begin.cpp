@@ -275,6 +275,45 @@ TEST_CASE("an invalid batch is a violation that names the given and the expected
     CHECK(numbers::portrait(cache) == before);
 }
 
+TEST_CASE("a tree of drafts that is none is a violation, and a pass with branches cannot be committed") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 8, .batch = 4}};
+    numbers::Cache<> gaps{numbers::small, {.sequences = 2, .capacity = 8, .batch = 4, .positions = Positions::any}};
+    feed(cache, prompt(0, 0, {1}));
+    const std::string before = numbers::portrait(cache);
+    using List = std::vector<int>;
+    const auto begin = [](auto& of, const List& positions, const List& sequences, const List& parents) {
+        return violation_of([&] {
+            static_cast<void>(of.begin(Batch{.positions = positions, .sequences = sequences, .parents = parents}));
+        });
+    };
+    CHECK(begin(cache, {1, 2}, {0, 0}, {-1}) == "begin: 1 parents, expected none or one for each of 2 tokens");
+    CHECK(begin(cache, {1, 2}, {0, 0}, {-1, 1})
+          == "begin: the parent of token 1 is 1, expected a token before it, or -1 for the first of a branch");
+    CHECK(begin(cache, {1, 2}, {0, 0}, {-2, 0})
+          == "begin: the parent of token 0 is -2, expected a token before it, or -1 for the first of a branch");
+    CHECK(begin(cache, {1, 0}, {0, 1}, {-1, 0})
+          == "begin: the parent of token 1 is of another sequence, expected one of its own");
+    CHECK(begin(cache, {1, 2, 3}, {0, 0, 0}, {-1, 0, 0})
+          == "begin: token 2 at position 3 has a parent at position 1, expected the position before it");
+    CHECK(begin(gaps, {5, 4}, {0, 0}, {-1, 0})
+          == "begin: token 1 at position 4 has a parent at position 5, expected a smaller one");
+    CHECK(begin(gaps, {4, 9}, {0, 0}, {-1, 0}) == "none");
+    CHECK(numbers::portrait(cache) == before);
+    {
+        const Numbers tokens{{0, 1, 2}, {0, 2, 3}, {0, 2, 4}};
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{1}}.add_child(0).add_child(0)).value();
+        numbers::put(pass, cache.shape(), tokens);
+        CHECK(violation_of([&] { pass.commit(); })
+              == "commit: the tokens have branches, expected a pass of one branch");
+    }
+    cache.reserve(2).commit(); // its tokens have none
+    CHECK(numbers::values(cache, 0) == Values{1});
+    auto chain = cache.begin(BatchBuilder{Sequence{0}, Position{1}}.add_child(0).add(Sequence{1}, Position{0})).value();
+    numbers::put(chain, cache.shape(), {{0, 1, 2}, {0, 2, 3}, {1, 0, 4}});
+    chain.commit();
+    CHECK(numbers::values(cache, 0) == Values{1, 2, 3});
+}
+
 TEST_CASE("while a pass is open, every other operation is a violation") {
     numbers::Cache<> cache{numbers::small, {.sequences = 2, .capacity = 4, .batch = 4}};
     feed(cache, prompt(0, 0, {1, 2}));

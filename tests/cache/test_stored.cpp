@@ -154,11 +154,11 @@ TEST_CASE("tokens of a tree that are not stored have descendants that are") {
     const std::vector<Sequence> sequences(4, Sequence{0});
     const std::vector<std::uint8_t> stored{0, 1, 1, 1};
     const std::vector<std::int32_t> parents{-1, -1, 0, 1};
-    auto pass = cache.begin(Batch{positions, sequences, {}, stored}).value();
+    auto pass = cache.begin(Batch{positions, sequences, {}, stored, parents}).value();
     const std::vector<float> values{10, 20, 40};
     pass.put(0, std::vector<float>{0, 0, 0}, values);
     std::vector<float> out(4);
-    attend(pass, 0, std::vector<float>(4), out, {.parents = parents}); // equal scores: a mean
+    attend(pass, 0, std::vector<float>(4), out); // equal scores: a mean
     CHECK(out[0] == doctest::Approx(0));
     CHECK(out[1] == doctest::Approx(5));
     CHECK(out[2] == doctest::Approx(10));

@@ -180,19 +180,15 @@ TEST_CASE("attend, over a tree of drafted tokens") {
     put(cache, BatchBuilder{cellar::Sequence{0}, cellar::Position{0}, 5}).commit();
     // [tree]
     // Two drafts for the tokens after the text, a b d and a c: a at the next position, then b and c, then d.
-    BatchBuilder drafts;
     const cellar::Position next = cache.next(cellar::Sequence{0});
-    drafts.add(cellar::Sequence{0}, next)
-        .add(cellar::Sequence{0}, next + 1)
-        .add(cellar::Sequence{0}, next + 1)
-        .add(cellar::Sequence{0}, next + 2);
-    const std::vector<std::int32_t> parents{-1, 0, 0, 1}; // a follows the text, b and c follow a, d follows b
+    BatchBuilder drafts{cellar::Sequence{0}, next}; // a follows the text,
+    drafts.add_child(0).add_child(0).add_child(1);  // b and c follow a, d follows b
     auto pass = cache.begin(drafts);
     REQUIRE(pass);
     pass->put(0, numbers(4 * kv_heads * dim, 6), numbers(4 * kv_heads * dim, 7));
     const std::vector<float> q = numbers(4 * heads * dim, 8);
     std::vector<float> out(q.size());
-    cellar::attend(*pass, 0, q, out, {.parents = parents});
+    cellar::attend(*pass, 0, q, out);
     pass->drop();
     // [/tree]
     // c alone, after a.

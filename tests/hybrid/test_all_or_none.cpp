@@ -56,6 +56,23 @@ TEST_CASE("all or none: a member is full while another has room") {
     CHECK(begin_refused(memory, text(1, 4, 1)) == Refusal{Reason::full, 1});
 }
 
+TEST_CASE("all or none: states refuse a tree of drafts, which caches accept") {
+    toy::Memory memory = toy::memory();
+    REQUIRE(feed(memory, text(0, 0, 3)));
+    const std::string before = portrait(memory);
+    const auto begun = memory.begin(BatchBuilder{Sequence{0}, Position{3}}.add_child(0).add_child(0));
+    REQUIRE_FALSE(begun);
+    CHECK(begun.error() == Refusal{Reason::cannot_branch, 2});
+    CHECK(to_string(begun.error())
+          == "member 2: cannot branch: a recurrent state follows one branch of a tree of drafts");
+    CHECK(portrait(memory) == before);
+    CHECK(memory.begin(BatchBuilder{Sequence{0}, Position{3}}.add_child(0).add_child(1)));
+    using Caches = Hybrid<Repeat<Sliding, Full>, Sliding, Full>;
+    Caches caches{2, Sliding{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 100, .batch = 4}},
+                  Full{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.capacity = 100, .batch = 4}}};
+    CHECK(caches.begin(BatchBuilder{Sequence{0}, Position{0}}.add_child(0).add_child(0)));
+}
+
 TEST_CASE("all or none: a recurrent member prepares nothing for good when a later one refuses") {
     using Reversed = Hybrid<Repeat<Recurrent, Full>, Recurrent, Full>;
     Reversed memory{2, Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}},

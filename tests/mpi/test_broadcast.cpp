@@ -26,24 +26,27 @@ void expect_equal(const Batch& batch, const Batch& expected) {
     REQUIRE(batch.tokens() == expected.tokens());
     REQUIRE(batch.sequences.size() == expected.sequences.size());
     REQUIRE(batch.groups.size() == expected.groups.size());
+    REQUIRE(batch.parents.size() == expected.parents.size());
     for (std::size_t i = 0; i < expected.positions.size(); ++i) {
         CHECK(batch.positions[i] == expected.positions[i]);
         CHECK(batch.sequences[i] == expected.sequences[i]);
         if (!expected.groups.empty()) CHECK(batch.groups[i] == expected.groups[i]);
+        if (!expected.parents.empty()) CHECK(batch.parents[i] == expected.parents[i]);
     }
 }
 
 } // namespace
 
-TEST_CASE("batches of any length reach all ranks, with the ids of their tokens and their groups") {
+TEST_CASE("batches of any length reach all ranks, with the ids of their tokens, their groups and parents") {
     Communicator comm{MPI_COMM_WORLD};
     SharedBatch shared{4};
     const int root = comm.size() - 1;
     for (const std::int32_t tokens : {0, 1, 3, 4, 5, 200, 2})
         for (const bool has_ids : {false, true})
-            for (const bool has_group : {false, true}) {
+            for (const int lists : {0, 1, 2, 3}) {
                 BatchBuilder batch{Sequence{1}, Position{7}, tokens};
-                if (has_group) batch.add_group(Sequence{2}, Position{0}, 2);
+                if ((lists & 1) != 0) batch.add_group(Sequence{2}, Position{0}, 2);
+                if ((lists & 2) != 0 && batch.size() > 0) batch.add_child(0);
                 std::vector<std::int32_t> ids(has_ids ? static_cast<std::size_t>(batch.size()) : 0);
                 std::iota(ids.begin(), ids.end(), 1000);
                 if (comm.rank() == root) shared.assign(batch, ids);
@@ -89,7 +92,7 @@ TEST_CASE("what is no batch is malformed") {
     Communicator comm{MPI_COMM_WORLD};
     SharedBatch shared{4};
     if (comm.rank() == 0) {
-        std::vector<std::int32_t> other(3 + 4 * 4, 5);
+        std::vector<std::int32_t> other(3 + 5 * 4, 5);
         MPI_Bcast(other.data(), static_cast<int>(other.size()), MPI_INT32_T, 0, comm.handle());
     } else {
         const auto received = broadcast(comm, shared, 0);
@@ -108,6 +111,8 @@ TEST_CASE("lists of different lengths and wrong ranks are violations") {
     const std::vector<std::int32_t> three{0, 0, 0};
     CHECK(violation_of([&] { shared.assign({two, three}); }).find("3 sequences") != std::string::npos);
     CHECK(violation_of([&] { shared.assign({two, two, three}); }).find("3 groups") != std::string::npos);
+    CHECK(violation_of([&] { shared.assign({.positions = two, .sequences = two, .parents = three}); }).find("3 parents")
+          != std::string::npos);
     CHECK(violation_of([&] { shared.assign({two, two}, three); }).find("3 ids") != std::string::npos);
     CHECK(violation_of([&] { (void)broadcast(comm, shared, comm.size()); }).find("broadcast: rank")
           != std::string::npos);

@@ -150,6 +150,17 @@ TEST_CASE("refusals are the same on all ranks, without a message") {
     CHECK(memory.compare());
 }
 
+TEST_CASE("a tree of drafts over states is refused on all ranks, with nothing changed") {
+    Communicator comm{MPI_COMM_WORLD};
+    LockstepMemory memory{comm, toy::memory(), {.compares = false}};
+    const std::string before = toy::portrait(memory.memory());
+    const auto refused = memory.begin(BatchBuilder{alice, Position{0}}.add_child(0).add_child(0));
+    REQUIRE_FALSE(refused);
+    CHECK(refused.error() == Refusal{Reason::cannot_branch, 2});
+    CHECK(toy::portrait(memory.memory()) == before);
+    CHECK(memory.compare());
+}
+
 TEST_CASE("snapshots of all ranks are taken, divided, joined, offloaded and restored together") {
     Communicator comm{MPI_COMM_WORLD};
     LockstepMemory memory{comm, rotating(comm)};

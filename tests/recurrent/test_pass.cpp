@@ -166,6 +166,28 @@ TEST_CASE("pass: refusals name the reason and change nothing") {
     CHECK(holds(memory, 0, 5, words(5)));
 }
 
+TEST_CASE("pass: a tree of drafts is refused, because a state follows one branch") {
+    Folding<> memory{shape(), {.sequences = 2, .batch = 6, .rollback = 2}};
+    REQUIRE(feed(memory, text(0, 0, 3) + text(1, 0, 2)));
+    const auto refusal = [&](const cellar::BatchBuilder& batch) {
+        return refusal_of(memory, [&] { return memory.begin(batch); });
+    };
+    const auto draft = [](int sequence, int position) {
+        return cellar::BatchBuilder{Sequence{sequence}, Position{position}};
+    };
+    CHECK(refusal(draft(0, 3).add_child(0).add_child(0)) == Reason::cannot_branch);
+    CHECK(refusal(draft(0, 3).add_child(0).add_child(1).add_child(0)) == Reason::cannot_branch);
+    CHECK(refusal(draft(1, 2).add(Sequence{0}, Position{3}).add_child(1).add_child(1)) == Reason::cannot_branch);
+    const std::vector<int> positions{3, 3}, sequences{0, 0}, two_roots{-1, -1};
+    CHECK(
+        refusal_of(memory,
+                   [&] { return memory.begin({.positions = positions, .sequences = sequences, .parents = two_roots}); })
+        == Reason::cannot_branch);
+    // One branch is no tree, and two tokens at a position without parents are those of an image.
+    CHECK(memory.begin(draft(1, 2).add(Sequence{0}, Position{3}).add_child(1).add_child(0)));
+    CHECK(memory.begin({.positions = positions, .sequences = sequences}));
+}
+
 TEST_CASE("pass: one that was prepared and never begun leaves nothing to the next one") {
     Folding<> memory{shape(), {.sequences = 3, .batch = 8, .rollback = 1}};
     const auto prepare = [&] { CHECK(memory.prepare(cellar::op::Begin{batch_of(text(0, 0, 3) + text(1, 0, 3, 40))})); };

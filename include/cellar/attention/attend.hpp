@@ -124,7 +124,6 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
                   "attend: the backend cannot reach the memory space of the queries or results");
     const LayerShape& shape = source.shape(layer);
     const auto given = checked_call(shape, source.tokens(), queries, results, options);
-    expect_tree(source, options.parents);
     const auto call = [&](const auto& keys, const auto& values) {
         using Number = std::conditional_t<IsReference<Backend>, double, float>;
         using Q = std::remove_const_t<typename decltype(given.q)::element_type>;
@@ -140,14 +139,14 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
                                                                   given.out,
                                                                   options.log_sum_exp};
         if constexpr (on_device) {
-            attend_on_device(source, work, options.parents);
+            attend_on_device(source, work);
         } else {
             if (source.is_reserved()) return clear_results(work);
             source.backend().fence(); // the layer's put
             if constexpr (IsReference<Backend>) {
-                attend_plainly(source, work, options.parents);
+                attend_plainly(source, work);
             } else {
-                attend_on_host(source, work, options.parents, options.reads_shared_once, threads, instructions);
+                attend_on_host(source, work, options.reads_shared_once, threads, instructions);
             }
         }
     };

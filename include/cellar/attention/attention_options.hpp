@@ -20,11 +20,6 @@ struct AttentionOptions {
     /// One for each query head: a score that takes part in the softmax and has no value, as in gpt-oss. Empty, or
     /// -infinity: none.
     std::span<const float> sinks{};
-    /// A tree of drafts: for each token of the batch, the index of its parent in the batch, or -1 if it follows what
-    /// its sequence held before the batch. A parent comes before its children. A token then sees, as far as its window
-    /// reaches, what its sequence held before the batch, its ancestors, and itself. Empty: tokens see each other by
-    /// their positions.
-    std::span<const std::int32_t> parents{};
     /// Sequences that share the cells of a prefix (`copy_prefix`, snapshots) read these once for all their queries, if
     /// each has few. Faster, but the last bits of a result then depend on which sequences share cells in a batch. Only
     /// on a host.

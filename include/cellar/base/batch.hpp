@@ -43,6 +43,13 @@ struct Batch {
     /// divided between several. Such a token takes no cell, and its keys and values are not put. It sees what a token
     /// at its position sees, of what is stored here. A `Cache` with `Positions::any` accepts it.
     std::span<const std::uint8_t> stored = {};
+    /// Empty, or a tree of drafts: for each token the index of its parent in the batch, or -1 if it follows what its
+    /// sequence held before the batch. A parent comes before its children in the batch. It has their sequence and a
+    /// smaller position, the one before theirs unless positions may have gaps. In `attend`, a token then sees, as far
+    /// as its window reaches, what its sequence held before the batch, its ancestors, and itself; masks and lists show
+    /// all tokens. A pass with several branches cannot be committed; a memory of states refuses it with
+    /// `cannot_branch`.
+    std::span<const std::int32_t> parents = {};
 
     std::int32_t tokens() const { return static_cast<std::int32_t>(positions.size()); }
 

@@ -42,16 +42,33 @@ public:
         return add(s, p, count, 0, no_group, where);
     }
 
+    /// A token that follows the one with index `parent` in the batch, in its sequence and at the next position: for a
+    /// tree of drafts (`Batch::parents`). Tokens that are added otherwise follow the token of their sequence before
+    /// them.
+    BatchBuilder& add_child(std::int32_t parent, const std::source_location& where = std::source_location::current()) {
+        CELLAR_EXPECTS_AT(where, parent >= 0 && parent < size(), "BatchBuilder: a child of token ", parent,
+                          ", expected 0 to ", size() - 1);
+        const auto at = static_cast<std::size_t>(parent);
+        parents_.grow(positions_.size() + 1);
+        add(sequences_[at], positions_[at] + 1, 1, where);
+        follow_those_before();
+        parents_.back() = parent;
+        return *this;
+    }
+
     /// Removes all tokens and keeps the memory.
     void clear() {
         positions_.clear();
         sequences_.clear();
         groups_.clear();
+        parents_.clear();
     }
 
     std::int32_t size() const { return static_cast<std::int32_t>(positions_.size()); }
 
-    operator Batch() const { return {positions_, sequences_, groups_}; }
+    operator Batch() const {
+        return {.positions = positions_, .sequences = sequences_, .groups = groups_, .parents = parents_};
+    }
 
 private:
     static constexpr std::int32_t no_group = -1;
@@ -67,6 +84,7 @@ private:
         const std::size_t size = positions_.size() + static_cast<std::size_t>(count);
         positions_.grow(size);
         sequences_.grow(size);
+        if (!parents_.empty()) parents_.grow(size);
         if (has_groups) {
             groups_.grow(size);
             groups_.resize(positions_.size(), no_group);
@@ -76,12 +94,23 @@ private:
             sequences_.push_back(s);
         }
         if (has_groups) groups_.resize(positions_.size(), group);
+        if (!parents_.empty()) follow_those_before();
         return *this;
+    }
+
+    // Tokens that have no parent yet get the token of their sequence before them.
+    void follow_those_before() {
+        for (std::size_t i = parents_.size(); i < positions_.size(); ++i) {
+            std::int32_t before = static_cast<std::int32_t>(i) - 1;
+            while (before >= 0 && sequences_[static_cast<std::size_t>(before)] != sequences_[i]) --before;
+            parents_.push_back(before);
+        }
     }
 
     detail::TrivialList<Position> positions_;
     detail::TrivialList<Sequence> sequences_;
-    detail::TrivialList<std::int32_t> groups_; // empty while there is no group
+    detail::TrivialList<std::int32_t> groups_;  // empty while there is no group
+    detail::TrivialList<std::int32_t> parents_; // empty while there is no child
 };
 
 namespace detail {

@@ -31,6 +31,40 @@ namespace cellar::detail {
     CELLAR_EXPECTS(
         batch.stored.empty() || batch.stored.size() == batch.positions.size(), "begin: ", batch.stored.size(),
         " entries say which tokens are stored, expected none or one for each of ", batch.positions.size(), " tokens");
+    CELLAR_EXPECTS(batch.parents.empty() || batch.parents.size() == batch.positions.size(),
+                   "begin: ", batch.parents.size(), " parents, expected none or one for each of ",
+                   batch.positions.size(), " tokens");
+    for (std::size_t i = 0; i < batch.parents.size(); ++i) {
+        const std::int32_t parent = batch.parents[i];
+        CELLAR_EXPECTS(parent >= -1 && parent < static_cast<std::int64_t>(i), "begin: the parent of token ", i, " is ",
+                       parent, ", expected a token before it, or -1 for the first of a branch");
+        CELLAR_EXPECTS(parent < 0 || batch.sequences[static_cast<std::size_t>(parent)] == batch.sequences[i],
+                       "begin: the parent of token ", i, " is of another sequence, expected one of its own");
+    }
+}
+
+/// True if one of the tokens is not the child of the token of its sequence before it in the batch. O(tokens), if the
+/// tokens of a sequence are neighbours.
+[[gnu::noinline]] inline bool has_branches(const Batch& batch) {
+    for (std::size_t i = 0; i < batch.parents.size(); ++i) {
+        std::int32_t before = static_cast<std::int32_t>(i) - 1;
+        while (before >= 0 && batch.sequences[static_cast<std::size_t>(before)] != batch.sequences[i]) --before;
+        if (batch.parents[i] != before) return true;
+    }
+    return false;
+}
+
+/// A violation unless each token's parent has a smaller position; the one before, if there are no gaps.
+[[gnu::noinline]] inline void expect_positions_of_tree(const Batch& batch, Positions positions) {
+    const bool any = positions == Positions::any;
+    for (std::size_t i = 0; i < batch.parents.size(); ++i) {
+        if (batch.parents[i] < 0) continue;
+        const Position of_parent = batch.positions[static_cast<std::size_t>(batch.parents[i])];
+        const std::int32_t apart = batch.positions[i] - of_parent;
+        CELLAR_EXPECTS(any ? apart > 0 : apart == 1, "begin: token ", i, " at position ", batch.positions[i],
+                       " has a parent at position ", of_parent, ", expected ",
+                       any ? "a smaller one" : "the position before it");
+    }
 }
 
 [[gnu::cold]] inline Refusal batch_too_long(std::int64_t tokens, std::int32_t limit) {
@@ -43,7 +77,7 @@ inline void expect_batch(const Batch& batch, std::int32_t sequences) {
                    " sequences, expected one for each of ", batch.positions.size(), " positions");
     CELLAR_EXPECTS(batch.positions.size() < INT32_MAX, "begin: ", batch.positions.size(), " tokens, expected at most ",
                    INT32_MAX - 1);
-    if (!batch.groups.empty() || !batch.stored.empty()) expect_lists(batch);
+    if (!batch.groups.empty() || !batch.stored.empty() || !batch.parents.empty()) expect_lists(batch);
     const auto ids = static_cast<std::uint32_t>(sequences);
     const auto end = static_cast<std::uint32_t>(to_end.value);
     bool wrong = false;

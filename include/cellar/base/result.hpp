@@ -31,6 +31,7 @@ enum class Reason {
     cannot_resume,      ///< the next token would see positions that are not kept
     cannot_rewind,      ///< no recurrent state is kept at that position
     cannot_cut,         ///< a recurrent state cannot lose its first tokens or tokens from its middle
+    cannot_branch,      ///< a recurrent state follows one branch of a tree of drafts
     cannot_split,       ///< a snapshot of a window that has moved on, or of a recurrent state, cannot be divided
     cannot_share,       ///< the sequence has tokens of the snapshot at other positions
     no_checkpoints,     ///< the limits have no room for checkpoints
@@ -61,6 +62,8 @@ constexpr const char* to_string(Reason reason) {
         return "cannot rewind: no recurrent state is kept at that position";
     case Reason::cannot_cut:
         return "cannot cut: a recurrent state cannot lose its first tokens or tokens from its middle";
+    case Reason::cannot_branch:
+        return "cannot branch: a recurrent state follows one branch of a tree of drafts";
     case Reason::cannot_split:
         return "cannot split: a snapshot of a window that has moved on, or of a recurrent state, cannot be divided";
     case Reason::cannot_share:

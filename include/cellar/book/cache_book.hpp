@@ -226,6 +226,7 @@ public:
     /// which it does not do before it refuses. O(n).
     Result<bool> prepare_open(const Batch& batch) {
         if (const Result<void> can = check(batch); !can) return can.error();
+        if (!batch.parents.empty()) expect_positions_of_tree(batch, size_.positions);
         if (size_.positions == Positions::consecutive)
             if (const Result<void> expected = expect_consecutive(batch); !expected) return expected.error();
         const std::int32_t available = table_.available();

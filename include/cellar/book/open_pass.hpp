@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
+#include <cellar/base/expect_batch.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/reserved_list.hpp>
@@ -19,11 +20,12 @@ struct OpenPass {
           sequences{batch},
           visible_to{batch},
           group_ends{batch},
+          parents{batch},
           stored{batch},
           cells{batch},
           distinct_sequences{batch} {}
     static constexpr std::int64_t bytes_for(std::int32_t batch) {
-        return bytes_of<Position>(batch) * 3 + bytes_of<Sequence>(batch) * 2 + bytes_of<std::int32_t>(batch)
+        return bytes_of<Position>(batch) * 3 + bytes_of<Sequence>(batch) * 2 + bytes_of<std::int32_t>(batch) * 2
                + bytes_of<Cell>(batch);
     }
 
@@ -35,6 +37,8 @@ struct OpenPass {
         history = {};
         visible_to.clear();
         if (!batch.groups.empty()) find_groups(batch);
+        parents.assign(batch.parents);
+        branches = !batch.parents.empty() && has_branches(batch);
         in_part = !batch.stored.empty();
         stored.clear();
         if (in_part) find_stored(batch);
@@ -67,13 +71,15 @@ struct OpenPass {
 
     ReservedList<Position> positions;
     ReservedList<Sequence> sequences;
-    ReservedList<Position> visible_to; ///< empty, or for each token the end of the positions that it sees
-    ReservedList<Position> group_ends; ///< the end of each group's positions
-    ReservedList<std::int32_t> stored; ///< the tokens that are stored, if the batch says which
-    ReservedList<Cell> cells;          ///< the cell of each token that is stored
+    ReservedList<Position> visible_to;  ///< empty, or for each token the end of the positions that it sees
+    ReservedList<Position> group_ends;  ///< the end of each group's positions
+    ReservedList<std::int32_t> parents; ///< empty, or those of a tree
+    ReservedList<std::int32_t> stored;  ///< the tokens that are stored, if the batch says which
+    ReservedList<Cell> cells;           ///< the cell of each token that is stored
     ReservedList<Sequence> distinct_sequences;
     CellRange history;
-    bool in_part = false; ///< the batch says which tokens are stored
+    bool in_part = false;  ///< the batch says which tokens are stored
+    bool branches = false; ///< the tree has more than one
 };
 
 } // namespace cellar::detail

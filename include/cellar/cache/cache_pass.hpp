@@ -118,7 +118,7 @@ public:
     }
 
     /// Keeps the batch's tokens, and forgets tokens that fell out of the retention. Violations: a layer that was not
-    /// put; tokens in branches (`AttentionOptions::parents`), because later tokens would see all of them. A reserved
+    /// put; tokens in branches (`Batch::parents`), because later tokens would see all of them. A reserved
     /// pass stores nothing. The pass is over; its views stay readable until the cache's next operation.
     void commit(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
@@ -134,7 +134,7 @@ public:
     void expect_complete() const {
         const int missing = first_missing();
         CELLAR_EXPECTS(missing < 0, "commit: ", Base::name()(missing), " was not put, expected a put of every layer");
-        CELLAR_EXPECTS(!state().scratch.attention.branches,
+        CELLAR_EXPECTS(state().pass.reserved || !state().book.pass().branches,
                        "commit: the tokens have branches, expected a pass of one branch");
         Base::expect_plans_taken();
     }

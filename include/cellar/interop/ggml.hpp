@@ -163,11 +163,10 @@ public:
 
     /// How a layer weighs what its tokens see, in all graphs: scale, soft cap, slopes, sinks, `reads_shared_once`. The
     /// slopes and sinks stay where they are. A layer for which this is not called has the options' defaults.
-    /// Violation: parents or a log_sum_exp, which are no property of a layer.
+    /// Violation: a log_sum_exp, which is no property of a layer.
     void set_options(int layer, const AttentionOptions& options, const Where& where = Where::current()) {
-        CELLAR_EXPECTS_AT(where, options.parents.empty() && options.log_sum_exp.pointer == nullptr,
-                          "set_options: parents or a log_sum_exp, expected options of a layer alone; compute takes the "
-                          "parents of a pass");
+        CELLAR_EXPECTS_AT(where, options.log_sum_exp.pointer == nullptr,
+                          "set_options: a log_sum_exp, expected options of a layer alone");
         of(layer, "set_options", where).options = options;
     }
 
@@ -192,22 +191,19 @@ public:
     /// Computes a graph with such nodes over the open pass. The pass stays open: commit it if the status is
     /// GGML_STATUS_SUCCESS, and drop it otherwise. An exception of `put` or `attend`, or of the handler of a violation,
     /// leaves `compute` when the computation has ended; no later layer was put then, and its results are zeros.
-    /// `parents`: see `AttentionOptions`. Allocates nothing in a steady state.
-    ggml_status compute(Pass& pass, ggml_backend_t backend, ggml_cgraph* graph,
-                        std::span<const std::int32_t> parents = {}, const Where& where = Where::current()) {
+    /// Allocates nothing in a steady state.
+    ggml_status compute(Pass& pass, ggml_backend_t backend, ggml_cgraph* graph, const Where& where = Where::current()) {
         return compute(
-            pass, [&] { return ggml_backend_graph_compute(backend, graph); }, parents, where);
+            pass, [&] { return ggml_backend_graph_compute(backend, graph); }, where);
     }
 
     /// The same with a function that computes the graph, for example by a scheduler, and returns its ggml_status.
     template <std::invocable F>
-    ggml_status compute(Pass& pass, F&& compute_graph, std::span<const std::int32_t> parents = {},
-                        const Where& where = Where::current()) {
+    ggml_status compute(Pass& pass, F&& compute_graph, const Where& where = Where::current()) {
         const cellar::detail::Caller caller{where};
         CELLAR_EXPECTS(pass_ == nullptr, "compute: another computation is under way, expected one at a time");
         for (Layer& layer : layers_) layer.threads.reset();
         thrown_ = nullptr;
-        parents_ = parents;
         const Computation computation{pass_, pass};
         const ggml_status status = std::forward<F>(compute_graph)();
         if (thrown_ != nullptr) std::rethrow_exception(std::exchange(thrown_, nullptr));
@@ -289,15 +285,13 @@ private:
             const ggml_tensor* const v = node.src[2];
             CELLAR_EXPECTS(stores || k == nullptr, "attend: layer ", layer.index,
                            " only reads an encoder's inputs, expected no keys");
-            AttentionOptions options = layer.options;
             if constexpr (stores) {
                 const StridedView<const float, 3> no_values{};
                 if (k != nullptr) own.put(index, rows<float>(*k), v == nullptr ? no_values : rows<float>(*v));
-                options.parents = parents_;
             }
             const auto was_put = Clock::now();
             const auto out = contiguous_view(static_cast<float*>(node.data), node.ne[2], node.ne[1], node.ne[0]);
-            cellar::attend(own, index, rows<float>(*node.src[0]), out, options, threads);
+            cellar::attend(own, index, rows<float>(*node.src[0]), out, layer.options, threads);
             times_.put += std::chrono::duration<double>(was_put - begin).count();
             times_.attend += std::chrono::duration<double>(Clock::now() - was_put).count();
         }
@@ -305,7 +299,6 @@ private:
 
     std::vector<Layer> layers_; // whose addresses nodes have
     Pass* pass_ = nullptr;      // while a graph is computed
-    std::span<const std::int32_t> parents_{};
     std::exception_ptr thrown_;
     AttentionTimes times_{};
 };

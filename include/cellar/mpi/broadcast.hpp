@@ -9,6 +9,7 @@
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <mpi.h>
@@ -24,7 +25,7 @@ namespace cellar::mpi {
 class SharedBatch {
 public:
     /// A batch of at most this many tokens is one message, a longer one is two. The first message always has room for
-    /// so many tokens: 16 bytes each, and 12 more.
+    /// so many tokens: 20 bytes each, and 12 more.
     explicit SharedBatch(std::int32_t tokens_in_first_message = 64,
                          const std::source_location& where = std::source_location::current())
         : first_{header + values * expect_room(tokens_in_first_message, where)} {
@@ -42,6 +43,9 @@ public:
                           " tokens");
         CELLAR_EXPECTS_AT(where, batch.stored.empty(),
                           "SharedBatch: a list of stored tokens, expected none: every rank stores other ones");
+        CELLAR_EXPECTS_AT(where, batch.parents.empty() || batch.parents.size() == tokens,
+                          "SharedBatch: ", batch.parents.size(), " parents, expected none or one for each of ", tokens,
+                          " tokens");
         CELLAR_EXPECTS_AT(where, ids.empty() || ids.size() == tokens, "SharedBatch: ", ids.size(),
                           " ids, expected none or one for each of ", tokens, " tokens");
         CELLAR_EXPECTS_AT(where, tokens < (std::size_t{1} << 26), "SharedBatch: ", tokens,
@@ -49,11 +53,13 @@ public:
         reserve_message(header + values * tokens);
         message_[0] = version;
         message_[1] = static_cast<std::int32_t>(tokens);
-        message_[2] = (batch.groups.empty() ? 0 : has_groups) + (ids.empty() ? 0 : has_ids);
+        message_[2] = (batch.groups.empty() ? 0 : has_groups) + (ids.empty() ? 0 : has_ids)
+                      + (batch.parents.empty() ? 0 : has_parents);
         std::int32_t* out = message_.data() + header;
         for (const Position p : batch.positions) *out++ = p.value;
         for (const Sequence s : batch.sequences) *out++ = s.value;
         out = std::copy(batch.groups.begin(), batch.groups.end(), out);
+        out = std::copy(batch.parents.begin(), batch.parents.end(), out);
         std::copy(ids.begin(), ids.end(), out);
     }
 
@@ -62,14 +68,17 @@ public:
     /// Valid until the next change.
     Batch batch() const {
         const auto n = static_cast<std::size_t>(tokens());
-        return {{list(0), n}, {list(1), n}, {list(2), (message_[2] & has_groups) != 0 ? n : 0}};
+        return {.positions = {list(0), n},
+                .sequences = {list(1), n},
+                .groups = {list(2), has(has_groups) != 0 ? n : 0},
+                .parents = {list(2 + has(has_groups)), has(has_parents) != 0 ? n : 0}};
     }
     operator Batch() const { return batch(); }
 
     /// One for each token, or none. Valid until the next change.
     std::span<const std::int32_t> ids() const {
-        const int before = (message_[2] & has_groups) != 0 ? 3 : 2;
-        return {list(before), (message_[2] & has_ids) != 0 ? static_cast<std::size_t>(tokens()) : 0};
+        return {list(2 + has(has_groups) + has(has_parents)),
+                has(has_ids) != 0 ? static_cast<std::size_t>(tokens()) : 0};
     }
 
     /// The batch as numbers, for a program that sends it by other means. Valid until the next change.
@@ -93,11 +102,12 @@ private:
     friend MpiResult<void> broadcast(const Communicator& comm, SharedBatch& shared, int root,
                                      const std::source_location& where);
 
-    static constexpr std::int32_t version = 0x63420001;
+    static constexpr std::int32_t version = 0x63420002;
     static constexpr std::int32_t has_groups = 1;
     static constexpr std::int32_t has_ids = 2;
+    static constexpr std::int32_t has_parents = 4;
     static constexpr int header = 3;
-    static constexpr int values = 4; // of a token at most
+    static constexpr int values = 5; // of a token at most
 
     static std::int32_t expect_room(std::int32_t tokens, const std::source_location& where) {
         CELLAR_EXPECTS_AT(where, tokens >= 0 && tokens < (1 << 26), "SharedBatch: ", tokens, " tokens, expected 0 to ",
@@ -105,15 +115,17 @@ private:
         return tokens;
     }
 
+    // 1 if the message has such a list, else 0.
+    int has(std::int32_t flag) const { return (message_[2] & flag) != 0 ? 1 : 0; }
+
     const std::int32_t* list(int i) const { return message_.data() + header + i * std::int64_t{tokens()}; }
 
     // How many numbers the message has that begins with these; -1 if no message does.
     static int size_of(std::span<const std::int32_t> begin) {
         if (begin.size() < static_cast<std::size_t>(header) || begin[0] != version || begin[1] < 0
-            || begin[1] >= (1 << 26) || begin[2] < 0 || begin[2] > has_groups + has_ids)
+            || begin[1] >= (1 << 26) || begin[2] < 0 || begin[2] > has_groups + has_ids + has_parents)
             return -1;
-        const int lists = 2 + ((begin[2] & has_groups) != 0 ? 1 : 0) + ((begin[2] & has_ids) != 0 ? 1 : 0);
-        return header + lists * begin[1];
+        return header + (2 + std::popcount(static_cast<std::uint32_t>(begin[2]))) * begin[1];
     }
 
     int first_;                                        // numbers in the first message

@@ -88,8 +88,9 @@ public:
     /// Opens a pass. Every sequence of the batch gets a free slot for each state it will keep; a new sequence starts
     /// from zeros, or what `set_initial` said (enqueued). Refuses with `batch_too_long`; with `not_next` if the
     /// positions of a sequence do not continue from its state in ascending order without gaps (equal positions are
-    /// allowed within a batch, not across batches); and, under `Unequal::refuse`, with `unequal_batch`. Throws
-    /// `std::bad_alloc`, with nothing changed. O(tokens + layers), amortised.
+    /// allowed within a batch, not across batches); with `cannot_branch` if the batch is a tree of more than one branch
+    /// (`Batch::parents`); and, under `Unequal::refuse`, with `unequal_batch`. Throws `std::bad_alloc`, with nothing
+    /// changed. O(tokens + layers), amortised.
     Result<Pass> begin(const Batch& batch, Where where = Where::current()) {
         return detail::perform(*this, op::Begin{batch}, where);
     }

@@ -57,7 +57,7 @@ struct RandomBatch {
     std::vector<std::uint8_t> stored;
 
     int count() const { return static_cast<int>(positions.size()); }
-    cellar::Batch batch() const { return {positions, sequences, groups, stored}; }
+    cellar::Batch batch() const { return {positions, sequences, groups, stored, parents}; }
 };
 
 /// A cache on a device and one on the backend for reference, which do the same at random. Free cells hold NaN. The
@@ -250,8 +250,7 @@ private:
         cellar::AttentionOptions options{.scale = draw_true() ? 0.0F : 0.25F,
                                          .soft_cap = draw_true(3) ? 1.5F : 0.0F,
                                          .slopes = slopes,
-                                         .sinks = sinks,
-                                         .parents = tokens.parents};
+                                         .sinks = sinks};
         const Floats nothing(static_cast<std::size_t>(n * heads * out_dim), not_a_number);
         const Floats no_sums(static_cast<std::size_t>(n * heads), not_a_number);
         const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(shape.key_dim);

@@ -72,8 +72,8 @@ public:
         return found;
     }
     template <class Attention, class Pass>
-    Floats compute(Attention& attention, Pass& pass, ggml_tensor* result, std::span<const std::int32_t> parents = {}) {
-        return compute(result, [&] { return attention.compute(pass, backend(), graph_, parents); });
+    Floats compute(Attention& attention, Pass& pass, ggml_tensor* result) {
+        return compute(result, [&] { return attention.compute(pass, backend(), graph_); });
     }
 
 private:
@@ -101,12 +101,10 @@ constexpr CacheLimits limits{.cells = 64, .batch = 16};
 
 } // namespace
 
-TEST_CASE("a node has the options of its layer and the parents of the pass, and a layer that shares memory reads it") {
+TEST_CASE("a node has the options of its layer and the tree of the pass, and a layer that shares memory reads it") {
     const Floats slopes{0.5F, 0.25F, 0.125F, 0.0625F}, sinks{1, 0, -1, 0.5F};
     const AttentionOptions options{.scale = 0.5F, .soft_cap = 2, .slopes = slopes, .sinks = sinks};
-    const std::vector<std::int32_t> parents{-1, 0, 1, 1, 2};
-    const BatchBuilder batch =
-        BatchBuilder{Sequence{0}, Position{0}, 3}.add(Sequence{0}, Position{2}).add(Sequence{0}, Position{3});
+    const BatchBuilder batch = BatchBuilder{Sequence{0}, Position{0}, 3}.add_child(1).add_child(2);
     const CacheShape shape{.each_layer = {{kv_heads, dim, dim}, {kv_heads, dim, dim, 0}}};
     Text cache{shape, limits};
     cellar::ggml::Attention<PassOf<Text>> attention{2};
@@ -119,15 +117,13 @@ TEST_CASE("a node has the options of its layer and the parents of the pass, and 
     ggml_tensor* const of_1 = attention.attend(graph.context(), 1, graph.input(q), nullptr, dim);
     ggml_tensor* const both = ggml_concat(graph.context(), of_0, of_1, 2);
     auto pass = cache.begin(batch).value();
-    const Floats found = graph.compute(attention, pass, both, parents);
+    const Floats found = graph.compute(attention, pass, both);
     pass.drop();
 
     auto again = cache.begin(batch).value();
     again.put(0, k, v);
-    AttentionOptions with_parents = options;
-    with_parents.parents = parents;
-    Floats expected = attended(again, 0, with_parents);
-    const Floats of_shared = attended(again, 1, {.parents = parents});
+    Floats expected = attended(again, 0, options);
+    const Floats of_shared = attended(again, 1);
     expected.insert(expected.end(), of_shared.begin(), of_shared.end());
     CHECK(found == expected);
     CHECK(attention.times().put > 0);
@@ -223,10 +219,9 @@ TEST_CASE("wrong arguments are violations, before there is a node") {
           == "attend: no keys or no values, expected both, or the value_dim of the results");
     CHECK(violation_of([&] { attention.attend(c, 0, nullptr, nullptr, dim); })
           == "attend: null queries in layer 0, expected a tensor");
-    const std::vector<std::int32_t> parents{-1};
-    CHECK(violation_of([&] {
-              attention.set_options(0, {.parents = parents});
-          }).starts_with("set_options: parents or a log_sum_exp"));
+    Floats sums(tokens * heads);
+    CHECK(violation_of([&] { attention.set_options(0, {.log_sum_exp = contiguous_view(sums.data(), tokens, heads)}); })
+          == "set_options: a log_sum_exp, expected options of a layer alone");
     CHECK(violation_of([] { const cellar::ggml::Attention<PassOf<Text>> none{0}; })
           == "Attention: 0 layers, expected at least 1");
 }

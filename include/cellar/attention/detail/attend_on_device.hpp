@@ -63,7 +63,7 @@ AttentionLists list_seen(Source& source, const PassTokens& tokens) {
 
 /// See `attend`. `work` was checked; its tree is not yet known. The first call of a pass lists what its tokens see.
 template <AttentionSource Source, class Work>
-void attend_on_device(Source& source, Work work, std::span<const std::int32_t> parents) {
+void attend_on_device(Source& source, Work work) {
     if (work.shape.tokens == 0) return;
     auto& memory = source.memory();
     if (!memory.is_planned) {
@@ -79,7 +79,7 @@ void attend_on_device(Source& source, Work work, std::span<const std::int32_t> p
         memory.is_planned = true;
     }
     auto& tokens = *std::launder(reinterpret_cast<PassTokens*>(memory.tokens.reserve(0)));
-    if (!source.is_reserved()) work.tree = tokens.tree(source, parents);
+    if (!source.is_reserved()) work.tree = tokens.tree(source);
     source.backend().attend(work);
 }
 

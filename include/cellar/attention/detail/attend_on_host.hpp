@@ -8,16 +8,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 namespace cellar::detail {
 
 /// See `attend`. `work` was checked; its tree is not yet known.
 template <AttentionSource Source, class Work, class Threads>
-void attend_on_host(Source& source, Work work, std::span<const std::int32_t> parents, bool reads_shared_once,
-                    const Threads& threads, Instructions instructions) {
+void attend_on_host(Source& source, Work work, bool reads_shared_once, const Threads& threads,
+                    Instructions instructions) {
     AttentionPlan& plan = plan_of(source, work.shape, reads_shared_once);
-    work.tree = plan.tokens().tree(source, parents);
+    work.tree = plan.tokens().tree(source);
     HostAttention<Work> attention{work, plan, instructions};
     const std::int64_t parts = (attention.bytes_of_parts() + 63) / 64 * 64;
     const std::int64_t worker = attention.bytes_of_worker();

@@ -24,8 +24,8 @@ struct SeenCell {
 
 /// The cells that a token sees, of those that the mask shows.
 template <AttentionSource Source>
-std::vector<SeenCell> seen_cells(const Source& source, std::int32_t token, const auto& mask,
-                                 std::span<const std::int32_t> parents) {
+std::vector<SeenCell> seen_cells(const Source& source, std::int32_t token, const auto& mask) {
+    const std::span<const std::int32_t> parents = source.parents();
     const TokenTree tree{parents.data(), nullptr, 0};
     const auto cells = source.cells();
     std::vector<SeenCell> seen;
@@ -85,11 +85,11 @@ struct PlainAttention {
 
 /// See `attend`.
 template <AttentionSource Source, class Work>
-void attend_plainly(Source& source, const Work& work, std::span<const std::int32_t> parents) {
+void attend_plainly(Source& source, const Work& work) {
     const PlainAttention<Work> attention{work};
     source.for_each_visible_row([&](std::int64_t row, const auto& mask) {
         const auto token = static_cast<std::int32_t>(row);
-        const std::vector<SeenCell> seen = seen_cells(source, token, mask, parents);
+        const std::vector<SeenCell> seen = seen_cells(source, token, mask);
         for (int head = 0; head < work.shape.heads; ++head) attention.run(token, head, seen);
     });
 }

@@ -249,42 +249,4 @@ void clear_results(const Work& work) {
         }
 }
 
-/// True if one of the tokens is not the child of the token of its sequence before it in the batch.
-template <AttentionSource Source>
-bool branches(const Source& source, std::span<const std::int32_t> parents) {
-    for (std::int32_t i = 0; i < source.tokens(); ++i) {
-        std::int32_t before = i - 1;
-        while (before >= 0 && source.sequence(before) != source.sequence(i)) --before;
-        if (parents[static_cast<std::size_t>(i)] != before) return true;
-    }
-    return false;
-}
-
-/// A violation unless each token's parent comes before it, in the same sequence and in its positions. The tokens of a
-/// reserved pass have no sequence. Notes branches, for `commit`.
-template <AttentionSource Source>
-void expect_tree(Source& source, std::span<const std::int32_t> parents) {
-    if (parents.empty()) return;
-    const std::int32_t tokens = source.tokens();
-    CELLAR_EXPECTS(std::ssize(parents) == tokens, "attend: ", parents.size(), " parents, expected one for each of ",
-                   tokens, " tokens");
-    for (std::size_t i = 0; i < parents.size(); ++i)
-        CELLAR_EXPECTS(parents[i] >= -1 && parents[i] < static_cast<std::int64_t>(i), "attend: the parent of token ", i,
-                       " is ", parents[i], ", expected a token before it, or -1 for the first of a branch");
-    if (source.is_reserved()) return;
-    CELLAR_EXPECTS(source.stores_tokens(), "attend: parents of tokens that read an encoder's inputs, expected none");
-    for (std::int32_t i = 0; i < tokens; ++i) {
-        const std::int32_t parent = parents[static_cast<std::size_t>(i)];
-        if (parent < 0) continue;
-        CELLAR_EXPECTS(source.sequence(parent) == source.sequence(i), "attend: the parent of token ", i,
-                       " is of another sequence, expected one of its own");
-        const int apart = source.position(i) - source.position(parent);
-        const bool any = source.any_positions();
-        CELLAR_EXPECTS(any ? apart > 0 : apart == 1, "attend: token ", i, " at position ", source.position(i),
-                       " has a parent at position ", source.position(parent), ", expected ",
-                       any ? "a smaller one" : "the position before it");
-    }
-    if (branches(source, parents)) source.memory().branches = true;
-}
-
 } // namespace cellar::detail

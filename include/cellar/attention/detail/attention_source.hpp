@@ -20,8 +20,6 @@ template <class S>
 concept has_tokens_to_attend = requires(const S& s, std::int32_t token, Sequence sequence) {
     { s.tokens() } -> std::same_as<std::int32_t>;
     { s.is_reserved() } -> std::same_as<bool>;
-    { s.stores_tokens() } -> std::same_as<bool>;
-    { s.any_positions() } -> std::same_as<bool>;
     { s.sinks() } -> std::same_as<std::int32_t>;
     { s.sequence(token) } -> std::same_as<Sequence>;
     { s.position(token) } -> std::same_as<Position>;
@@ -30,6 +28,7 @@ concept has_tokens_to_attend = requires(const S& s, std::int32_t token, Sequence
 };
 template <class S>
 concept has_cells_to_attend = requires(const S& s, std::size_t i) {
+    { s.parents() } -> std::same_as<std::span<const std::int32_t>>;
     { s.cells() } -> std::same_as<std::span<const Cell>>;
     { s.token_in(i) } -> std::same_as<std::int32_t>;
 };
@@ -46,21 +45,18 @@ concept has_memory_for_attention = requires(S& s) {
     { s.memory().lists } -> std::same_as<Scratch&>;
     { s.memory().rows } -> std::same_as<Scratch&>;
     { s.memory().is_planned } -> std::same_as<bool&>;
-    { s.memory().branches } -> std::same_as<bool&>;
 };
 
 /// What `attend` uses of an open pass; it touches nothing else.
 ///
 /// - `tokens()`, and of each its `sequence`, its `position` and what it sees (`visible`); `sinks()` of the window.
-/// - `is_reserved()`: the tokens see nothing. `stores_tokens()`: false if they read what others stored.
-///   `any_positions()`: positions of a sequence may repeat and jump.
+/// - `is_reserved()`: the tokens see nothing; else `parents()`: those of a tree, or none.
 /// - `runs(sequence)`: where its positions are. `for_each_visible_row(f)`: f(token, cells that it sees), for the
 ///   reference.
 /// - `cells()`: those of the batch's stored tokens; `token_in(i)`: the token in the i-th.
 /// - `shape(layer)`, `keys(layer)`, `values(layer)`, `backend()`.
-/// - `memory()`: `tokens` and `lists` are the plan of the pass as long as `is_planned` is true; the source sets it and
-///   `branches` to false when a pass begins. One layer after the other uses `rows`. `attend` sets `branches` if the
-///   tokens have parents that make branches.
+/// - `memory()`: `tokens` and `lists` are the plan of the pass as long as `is_planned` is true; the source sets it to
+///   false when a pass begins. One layer after the other uses `rows`.
 template <class S>
 concept AttentionSource = has_tokens_to_attend<S> && has_cells_to_attend<S> && has_layers_to_attend<S>
                           && has_memory_for_attention<S>;

@@ -63,7 +63,8 @@ struct PassTokens {
 
     /// The branches of the batch; the first call sorts its cells.
     template <AttentionSource Source>
-    TokenTree tree(const Source& source, std::span<const std::int32_t> parents) {
+    TokenTree tree(const Source& source) {
+        const std::span<const std::int32_t> parents = source.parents();
         if (parents.empty()) return {nullptr, nullptr, 0};
         if (stored == 0) {
             for (const Cell cell : source.cells()) {

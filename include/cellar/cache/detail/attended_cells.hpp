@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/batch.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/score_rule.hpp>
 #include <cellar/layout/layer_shape.hpp>
@@ -22,9 +21,6 @@ public:
 
     std::int32_t tokens() const { return tokens_; }
     bool is_reserved() const { return state_->pass.reserved; }
-    /// False if a pass reads the inputs of an encoder.
-    bool stores_tokens() const { return pass().in_part || pass().cells.size() == pass().sequences.size(); }
-    bool any_positions() const { return state_->limits.positions == Positions::any; }
     std::int32_t sinks() const { return state_->book.window().sinks(); }
 
     Sequence sequence(std::int32_t token) const { return pass().sequences[index(token)]; }
@@ -39,6 +35,8 @@ public:
         state_->book.for_each_visible_row(visit);
     }
 
+    /// Those of a tree of drafts, or none.
+    std::span<const std::int32_t> parents() const { return {pass().parents.data(), pass().parents.size()}; }
     std::span<const Cell> cells() const { return {pass().cells.data(), pass().cells.size()}; }
     std::int32_t token_in(std::size_t i) const { return static_cast<std::int32_t>(pass().token_in(i)); }
 

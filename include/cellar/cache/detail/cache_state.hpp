@@ -87,7 +87,6 @@ struct AttentionScratch {
     Scratch lists;
     Scratch rows;
     bool is_planned = false; ///< for the open pass
-    bool branches = false;   ///< of the open pass
 };
 
 /// The layers that the open pass has put, a bit each.
@@ -156,7 +155,6 @@ struct PassScratch {
         visible.known = false;
         lists_known = false;
         attention.is_planned = false;
-        attention.branches = false;
     }
 
     MaskBuffer<Backend> mask;

@@ -79,6 +79,7 @@ inline JointCall call_of(const op::Begin& begin) {
     for (const Sequence s : batch.sequences) digest.add(s);
     for (const std::int32_t group : batch.groups) digest.add(group);
     for (const std::int32_t is_stored : batch.stored) digest.add(is_stored);
+    for (const std::int32_t parent : batch.parents) digest.add(parent);
     return {JointOperation::begin, 1, {batch.tokens()}, digest.value()};
 }
 inline JointCall call_of(const op::CopyPrefix& copy) {

@@ -79,6 +79,7 @@ public:
         CELLAR_EXPECTS(batch.stored_tokens() == batch.tokens(), "begin: ", batch.stored_tokens(), " of ",
                        batch.tokens(), " tokens are stored, expected all, because a state depends on each");
         if (batch.tokens() > limits().batch) return batch_too_long(batch.tokens(), limits().batch);
+        if (!batch.parents.empty() && has_branches(batch)) return Reason::cannot_branch;
         kept_points_.clear();
         const auto next = [&](Sequence s) { return table_.states(s).next(); };
         if (const Result<void> grouped = batch_sequences_.group(batch, next); !grouped) return grouped.error();
