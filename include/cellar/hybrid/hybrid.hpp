@@ -250,6 +250,7 @@ public:
     /// erased.
     void erase_free_cells(Where where = Where::current()) {
         const detail::Caller caller{where};
+        MemoryAccess::expect_no_pass(*this, "erase_free_cells");
         members_.for_each([](auto& m) {
             if constexpr (requires { m.erase_free_cells(); }) m.erase_free_cells();
         });

@@ -139,7 +139,10 @@ public:
     /// worth trying again. Else, and after any other refusal, nothing has changed.
     bool make_room(const Refusal& refusal, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        return state().make_room(refusal);
+        State& own = state();
+        MemoryAccess::expect_no_pass(own.memory(), "make_room");
+        if (refusal.sequence.value >= 0) static_cast<void>(own.memory().next(refusal.sequence)); // checks it
+        return own.make_room(refusal);
     }
 
     /// Evicts the least useful prefix, in place or offloaded, that is neither pinned nor part of a longer one. Returns

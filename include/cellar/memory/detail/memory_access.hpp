@@ -27,6 +27,19 @@ struct cellar::MemoryAccess {
         return digest.value();
     }
 
+    /// A violation in `operation` while a pass is open in this memory or in a member of it, if that is one of cellar's
+    /// own.
+    template <class M>
+    static void expect_no_pass(const M& m, const char* operation) {
+        if constexpr (requires { m.memory(); }) { // in lockstep with those of other ranks
+            expect_no_pass(m.memory(), operation);
+        } else if constexpr (requires { m.state().expect_no_pass(operation); }) {
+            m.state().expect_no_pass(operation);
+        } else if constexpr (requires { m.for_each_member([](const auto&) {}); }) {
+            m.for_each_member([&](const auto& one) { expect_no_pass(one, operation); });
+        }
+    }
+
     /// For hybrids: a snapshot, and a member of one, to change it.
     template <class Snapshot, class... Members>
     static Snapshot make(Members&&... members) {
