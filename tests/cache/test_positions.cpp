@@ -42,6 +42,13 @@ TEST_CASE("a token must follow the last one of its sequence") {
     CHECK(refused(cache, {{0, 3, 1}, {0, 4, 2}, {0, 3, 3}}) == not_next(0, 5));
     CHECK(to_string(not_next(1, 7))
           == "not next: a token does not follow its sequence's last one; sequence 1 expects position 7");
+    const Refusal gap = refused(cache, {{0, 4, 1}});
+    CHECK(gap.needed == 4);
+    CHECK(gap.available == 3);
+    CHECK(to_string(gap)
+          == "not next: a token does not follow its sequence's last one; sequence 0 expects position 3, not 4");
+    CHECK(to_string(cache.rewind(Sequence{0}, Position{6}).error())
+          == "not next: a token does not follow its sequence's last one; sequence 0 expects position 3, not 6");
     // Sequences may be mixed in a batch.
     feed(cache, {{1, 1, 5}, {0, 3, 6}, {2, 0, 7}, {1, 2, 8}, {0, 4, 9}});
     CHECK(numbers::values(cache, 1) == Values{4, 5, 8});
@@ -86,7 +93,19 @@ TEST_CASE("a token that would see positions that are not kept is refused") {
           == Refusal{.reason = Reason::cannot_resume, .sequence = Sequence{0}}); // of 3 to 11, 3 would be left
     const Refusal expected{.reason = Reason::cannot_resume, .sequence = Sequence{0}};
     CHECK(cache.copy_prefix(Sequence{0}, Sequence{2}, Position{9}).error() == expected); // of 2 to 8, 3 to 8 are kept
-    CHECK(to_string(expected) == "cannot resume: the next token would see positions that are not kept; sequence 0");
+    const std::string text = "cannot resume: the next token would see positions that are not kept; sequence 0";
+    CHECK(to_string(expected) == text);
+    CHECK(to_string(cache.copy_prefix(Sequence{0}, Sequence{2}, Position{9}).error())
+          == text + "; asked for position 9, possible is 0");
+    CHECK(to_string(cache.rewind(Sequence{0}, Position{9}).error()) == text + "; asked for position 9, possible is 0");
+    // Of 3 to 11, 9 to 11 are left, at 2 to 4.
+    CHECK(to_string(cache.remove(Sequence{0}, Position{2}, Position{9}).error())
+          == text + "; asked for position 5, possible is 0");
+    CHECK(cache.remove(Sequence{0}, Position{2}, Position{9}).error().needed == 5);
+    feed(cache, prompt(1, 1, {2, 3, 4}));
+    const auto snapshot = cache.snapshot(Sequence{1}, Position{2}).value();
+    CHECK(to_string(cache.restore(Sequence{2}, snapshot).error())
+          == "cannot resume: the next token would see positions that are not kept; sequence 2; asked for position 4");
     feed(cache, prompt(2, 0, {1, 2}));
 }
 

@@ -183,7 +183,7 @@ TEST_CASE("a handler of violations, and refusals in print") {
     if (!refused) std::fprintf(stderr, "%s\n", cellar::to_string(refused.error()).c_str());
     // [/print]
     CHECK(cellar::to_string(refused.error())
-          == "not next: a token does not follow its sequence's last one; sequence 0 expects position 0");
+          == "not next: a token does not follow its sequence's last one; sequence 0 expects position 0, not 2");
 }
 
 TEST_CASE("a mask of bool and visible runs keep a NaN out") {

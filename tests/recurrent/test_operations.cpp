@@ -52,6 +52,11 @@ TEST_CASE("remove: everything or nothing can be removed; other ranges are refuse
         return refusal_of(memory, [&] { return memory.remove(cellar::Sequence{0}, Position{begin}, end); });
     };
     CHECK(refusal(3, to_end) == Reason::cannot_rewind);
+    CHECK(to_string(refusal(3, to_end))
+          == "cannot rewind: no recurrent state is kept at that position; asked for position 3, possible is 0");
+    const auto rewound = refusal_of(memory, [&] { return memory.rewind(cellar::Sequence{0}, Position{8}); });
+    CHECK(rewound.needed == 8);
+    CHECK(rewound.available == 6);
     CHECK(refusal(3, Position{6}) == Reason::cannot_rewind);
     CHECK(refusal(2, Position{4}) == Reason::cannot_cut);
     CHECK(refusal(0, Position{2}) == Reason::cannot_cut);

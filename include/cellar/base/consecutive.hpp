@@ -10,8 +10,17 @@
 
 namespace cellar::detail {
 
-[[gnu::cold]] inline Refusal not_next(Sequence s, Position expected) {
-    return {.reason = Reason::not_next, .sequence = s, .expected = expected};
+[[gnu::cold]] inline Refusal not_next(Sequence s, Position expected, Position given) {
+    return {.reason = Reason::not_next,
+            .sequence = s,
+            .expected = expected,
+            .needed = given.value,
+            .available = expected.value};
+}
+
+/// `possible`: the last position up to `asked` where s can go on; -1 if it is not known.
+[[gnu::cold]] inline Refusal cannot_resume(Sequence s, Position asked, Position possible = Position{-1}) {
+    return {.reason = Reason::cannot_resume, .sequence = s, .needed = asked.value, .available = possible.value};
 }
 
 /// Checks that the tokens of a batch follow their sequences' last ones.
@@ -31,11 +40,11 @@ public:
             const Position position = batch.positions[i];
             auto& r = record(s);
             if (r.batch == batches_) { // not the sequence's first token in the batch
-                if (position != r.expected && position + 1 != r.expected) return not_next(s, r.expected);
+                if (position != r.expected && position + 1 != r.expected) return not_next(s, r.expected, position);
             } else {
                 const Position expected = next(r);
-                if (position != expected) return not_next(s, expected);
-                if (!can_resume(s, position)) return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+                if (position != expected) return not_next(s, expected, position);
+                if (!can_resume(s, position)) return cannot_resume(s, position);
                 r.batch = batches_;
             }
             r.expected = position + 1;

@@ -94,7 +94,9 @@ struct Refusal {
     Sequence sequence{-1}; ///< the sequence that it is about, if it is about one; -1 if not
     Position expected{-1}; ///< for `not_next`: the position that its next token must have
     /// What the operation needs, and what there is for it: cells for `full`, tokens for `batch_too_long`, snapshots for
-    /// `too_many_snapshots`; -1 if the reason is not a matter of numbers.
+    /// `too_many_snapshots`. Positions for `not_next`, `cannot_resume` and `cannot_rewind`: the one that was given or
+    /// asked for, and the one that is right, or the last one up to it where the sequence can go on. -1 if the reason is
+    /// not a matter of numbers, or one is not known.
     std::int64_t needed = -1;
     std::int64_t available = -1;
 
@@ -114,12 +116,17 @@ struct Refusal {
     const bool of_sequence = refusal.sequence.value >= 0;
     const bool of_position = refusal.expected.value >= 0;
     const bool of_numbers = refusal.needed >= 0;
-    return detail::composed({part_if(of_member, "member "), part_if(of_member, refusal.member),
-                             part_if(of_member, ": "), to_string(refusal.reason), part_if(of_sequence, "; sequence "),
-                             part_if(of_sequence, refusal.sequence), part_if(of_position, " expects position "),
-                             part_if(of_position, refusal.expected), part_if(of_numbers, "; needs "),
-                             part_if(of_numbers, refusal.needed), part_if(of_numbers, ", has "),
-                             part_if(of_numbers, refusal.available)});
+    const bool is_next = of_numbers && refusal == Reason::not_next;
+    const bool is_back = of_numbers && (refusal == Reason::cannot_resume || refusal == Reason::cannot_rewind);
+    const bool is_known = is_back && refusal.available >= 0;
+    const bool is_room = of_numbers && !is_next && !is_back;
+    return detail::composed(
+        {part_if(of_member, "member "), part_if(of_member, refusal.member), part_if(of_member, ": "),
+         to_string(refusal.reason), part_if(of_sequence, "; sequence "), part_if(of_sequence, refusal.sequence),
+         part_if(of_position, " expects position "), part_if(of_position, refusal.expected), part_if(is_next, ", not "),
+         part_if(is_next, refusal.needed), part_if(is_back, "; asked for position "), part_if(is_back, refusal.needed),
+         part_if(is_known, ", possible is "), part_if(is_known, refusal.available), part_if(is_room, "; needs "),
+         part_if(is_room, refusal.needed), part_if(is_room, ", has "), part_if(is_room, refusal.available)});
 }
 
 namespace detail {

@@ -91,8 +91,8 @@ public:
 
     /// Refuses if s cannot go back to p.
     Result<void> check_rewind(Sequence s, Position p) const {
-        if (p > last_to_resume(table_.record(s))) return not_next(s, next(s));
-        if (!can_resume(s, p)) return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+        if (p > last_to_resume(table_.record(s))) return not_next(s, next(s), p);
+        if (!can_resume(s, p)) return cannot_resume(s, p, resumable_prefix(s, p));
         return {};
     }
 
@@ -136,8 +136,9 @@ public:
     Result<bool> prepare_copy_prefix(Sequence from, Sequence to, Position end) {
         CELLAR_EXPECTS(end.value >= 0, "copy_prefix: up to position ", end, ", expected 0 or more");
         const bool is_another = &table_.record(from) != &table_.record(to);
-        if (is_another && size_.positions == Positions::consecutive && !can_resume(from, std::min(next(from), end)))
-            return Refusal{.reason = Reason::cannot_resume, .sequence = from};
+        const Position p = std::min(next(from), end);
+        if (is_another && size_.positions == Positions::consecutive && !can_resume(from, p))
+            return cannot_resume(from, p, resumable_prefix(from, p));
         return table_.prepare_copy_prefix(from, to);
     }
     /// `to` gives up its schedules, too.
@@ -155,7 +156,7 @@ public:
     template <Gaps TheGaps = Gaps::closed>
     Result<Removal> prepare_remove(Sequence s, Position begin, Position end, MovedKeys keys, std::int32_t delta) {
         if (size_.positions == Positions::consecutive && !can_go_on_without<TheGaps>(s, begin, end))
-            return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+            return cannot_resume(s, next_without(s, begin, end), resumable_prefix(s, begin));
         const PositionRuns& runs = table_.record(s).runs; // checks s
         const auto forgotten = [&](auto visit) {
             Forgetting{window_, schedules_.of(s)}.for_each_with_gap(runs, begin, end, visit);
@@ -425,8 +426,7 @@ private:
     // Whether s, with the kept tokens from `kept.from` on, can resume at p.
     Result<void> check_restore(Sequence s, const KeptCells& kept, Position p, Resuming resuming) {
         const PositionRuns& runs = table_.record(s).runs;
-        if (resuming == Resuming::checked && !resumes_with(runs, kept, p))
-            return Refusal{.reason = Reason::cannot_resume, .sequence = s};
+        if (resuming == Resuming::checked && !resumes_with(runs, kept, p)) return cannot_resume(s, p);
         if (!kept.is_offloaded() && table_.would_repeat_cells(runs, kept, p))
             return Refusal{.reason = Reason::cannot_share, .sequence = s};
         return {};
@@ -455,9 +455,12 @@ private:
     Result<void> expect_consecutive(const Batch& batch) {
         CELLAR_EXPECTS(batch.stored_tokens() == batch.tokens(), "begin: ", batch.stored_tokens(), " of ",
                        batch.tokens(), " tokens are stored, expected all, or limits with Positions::any");
-        return consecutive_.check(
+        auto checked = consecutive_.check(
             batch, size_.sequences, [&](Sequence s) -> SequenceRecord& { return table_.unchecked(s); },
             [](const SequenceRecord& r) { return r.next(); }, [&](Sequence s, Position p) { return can_resume(s, p); });
+        if (checked || checked.error() != Reason::cannot_resume) return checked;
+        const Sequence s = checked.error().sequence;
+        return cannot_resume(s, next(s), resumable_prefix(s, next(s)));
     }
 
     void expect_groups_of_one_sequence(const Batch& batch) {

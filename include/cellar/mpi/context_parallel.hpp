@@ -140,9 +140,9 @@ public:
         const detail::KeptPositions& kept = state().kept(s);
         Result<void> can;
         if (to > kept.end()) {
-            can = detail::not_next(s, kept.end());
+            can = detail::not_next(s, kept.end(), to);
         } else if (!detail::can_resume_with(cache().window(), kept, to)) {
-            can = Refusal{.reason = Reason::cannot_resume, .sequence = s};
+            can = detail::cannot_resume(s, to, detail::resumable_prefix_with(cache().window(), kept, to));
         }
         return remove_on_all({s, to, to_end}, detail::call_of(op::Rewind{s, to}), can);
     }

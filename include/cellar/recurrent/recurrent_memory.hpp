@@ -339,7 +339,7 @@ public:
     Attempt<op::Remove> prepare(const op::Rewind& rewind) {
         state().expect_no_pass("rewind");
         CELLAR_EXPECTS(rewind.to.value >= 0, "rewind: position ", rewind.to, ", expected 0 or more");
-        if (!table().can_resume(rewind.sequence, rewind.to)) return Reason::cannot_rewind;
+        if (!table().can_resume(rewind.sequence, rewind.to)) return table().cannot_rewind(rewind.sequence, rewind.to);
         return prepare(op::Remove{rewind.sequence, rewind.to, to_end});
     }
     void finish(op::Remove&& remove) noexcept {

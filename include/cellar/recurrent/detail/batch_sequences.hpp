@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
+#include <cellar/base/consecutive.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/reserved_list.hpp>
@@ -66,7 +67,7 @@ public:
             const Position expected = count(batch.sequences[i], batch.positions[i], next);
             if (expected == Position{-1}) continue;
             clear();
-            return Refusal{.reason = Reason::not_next, .sequence = batch.sequences[i], .expected = expected};
+            return not_next(batch.sequences[i], expected, batch.positions[i]);
         }
         sort_tokens(batch);
         return {};

@@ -76,6 +76,10 @@ public:
         return states(s).nearest(p);
     }
 
+    [[gnu::cold]] Refusal cannot_rewind(Sequence s, Position p) const {
+        return {.reason = Reason::cannot_rewind, .needed = p.value, .available = resumable_prefix(s, p).value};
+    }
+
     /// Checks whether positions [begin, end) of s can be removed: no token may be left behind them, and a state must be
     /// kept at `begin`.
     Result<void> prepare_remove(Sequence s, Position begin, Position end) const {
@@ -84,7 +88,7 @@ public:
         const Position next = states(s).next();
         if (begin == end || next <= begin) return {};
         if (end < next) return Reason::cannot_cut;
-        if (!can_resume(s, begin)) return Reason::cannot_rewind;
+        if (!can_resume(s, begin)) return cannot_rewind(s, begin);
         return {};
     }
 
@@ -100,7 +104,7 @@ public:
         const KeptStates& source = states(from);
         KeptStates& target = own(to);
         if (from == to) return false;
-        if (source.next() > end && !can_resume(from, end)) return Reason::cannot_rewind;
+        if (source.next() > end && !can_resume(from, end)) return cannot_rewind(from, end);
         return target.reserve(std::ssize(source.all()));
     }
 
@@ -113,7 +117,7 @@ public:
     /// What keeps the state of s at position `to` after `finish_keep`. Refuses with `cannot_rewind` and
     /// `too_many_snapshots`.
     Result<KeptSlotPointer> prepare_keep(Sequence s, Position, Position to, Resuming) {
-        if (!can_resume(s, to)) return Reason::cannot_rewind;
+        if (!can_resume(s, to)) return cannot_rewind(s, to);
         return kept_.prepare(to);
     }
     void finish_keep(Sequence s, KeptSlot& kept) noexcept {
@@ -124,7 +128,8 @@ public:
     /// Refuses with `cannot_rewind` if p is not the end of the snapshot.
     Result<Slot> prepare_restore(Sequence s, const KeptSlot& kept, Position p, Resuming) {
         KeptStates& states = own(s);
-        if (p != kept.to) return Reason::cannot_rewind;
+        if (p != kept.to)
+            return Refusal{.reason = Reason::cannot_rewind, .needed = p.value, .available = kept.to.value};
         states.reserve(1);
         return Slot{kept.slot};
     }
