@@ -150,6 +150,19 @@ TEST_CASE("tokens that are put before others of their sequence alter these, unle
     CHECK(cache.altered_from(Sequence{2}) == to_end);
 }
 
+TEST_CASE("each sequence of a batch is altered by its own tokens alone, in whatever order they come") {
+    auto cache = cache_with(Positions::any);
+    feed(cache, prompt(0, 0, {1, 2, 3}) + prompt(1, 0, {4, 5}) + prompt(2, 0, {6}));
+    // The first gets a token before its last one, the second one in the middle and one behind, the third goes on.
+    feed(cache, {{1, 1, 7}, {0, 2, 8}, {2, 1, 9}, {1, 2, 10}, {0, 3, 11}, {1, 0, 12}});
+    CHECK(cache.altered_from(first) == Position{2});
+    CHECK(cache.altered_from(second) == Position{0});
+    CHECK(cache.altered_from(Sequence{2}) == to_end);
+    feed(cache, {{2, 5, 13}, {0, 4, 14}}); // a gap: it does not find all that it sees
+    CHECK(cache.altered_from(first) == Position{2});
+    CHECK(cache.altered_from(Sequence{2}) == Position{5});
+}
+
 TEST_CASE("a token that does not find all that it sees is altered") {
     auto cache = cache_with<SlidingWindow<4>>(Positions::any);
     feed(cache, prompt(0, 0, Values(6)));

@@ -295,7 +295,12 @@ public:
         const bool any_scheduled = !schedules_.empty();
         for (const Sequence s : pass_.distinct_sequences) {
             SequenceRecord& r = table_.unchecked(s);
-            if (!r.in_order || !r.is_whole || pass_.in_part) note_alterations(s, r);
+            if (pass_.in_part) {
+                r.in_order = true;
+                r.is_whole = false; // what another memory stores is not known here
+            } else if (!r.in_order || !r.is_whole) {
+                note_alterations();
+            }
             const Position kept = window_.oldest_kept(pass_.in_part ? newest_in_part(r) : r.runs.last());
             if (window_.sinks() >= kept.value) continue;
             any_scheduled ? forget_unscheduled(s, kept) : table_.forget(s, Position{window_.sinks()}, kept);
@@ -398,22 +403,29 @@ private:
     }
 
     // After tokens of the open pass came before others of their sequence, which have not seen them, or did not find all
-    // that they see. What another memory stores is not known here.
-    [[gnu::noinline]] void note_alterations(Sequence s, SequenceRecord& r) noexcept {
-        r.in_order = true;
-        r.is_whole = !pass_.in_part;
-        if (pass_.in_part) return;
-        Position first = to_end;
-        std::int32_t n = 0;
+    // that they see: for all sequences of the pass at once. O(tokens).
+    [[gnu::noinline]] void note_alterations() noexcept {
+        const auto is_noted = [](const SequenceRecord& r) { return !r.in_order || !r.is_whole; };
+        for (const Sequence s : pass_.distinct_sequences) { // `expected` and `batch` serve checks of other caches
+            table_.unchecked(s).expected = to_end;          // the first position of its tokens
+            table_.unchecked(s).batch = 0;                  // and their number
+        }
         for (std::size_t i = 0; i < pass_.positions.size(); ++i) {
-            if (pass_.sequences[i] != s) continue;
+            SequenceRecord& r = table_.unchecked(pass_.sequences[i]);
+            if (!is_noted(r)) continue;
             const Position p = pass_.positions[i];
             const auto covers = [&](Position begin, Position end) { return r.runs.covers(begin, end); };
-            if (!resumes_if(p, covers)) table_.alter(s, p);
-            first = std::min(first, p);
-            ++n;
+            if (!resumes_if(p, covers)) table_.alter(pass_.sequences[i], p);
+            r.expected = std::min(r.expected, p);
+            ++r.batch;
         }
-        if (r.runs.count(first, to_end) > n) table_.alter(s, first);
+        for (const Sequence s : pass_.distinct_sequences) {
+            SequenceRecord& r = table_.unchecked(s);
+            if (!is_noted(r)) continue;
+            if (r.runs.count(r.expected, to_end) > static_cast<std::int64_t>(r.batch)) table_.alter(s, r.expected);
+            r.in_order = true;
+            r.is_whole = true;
+        }
     }
 
     void finish_gap(Removal& removal) noexcept {
