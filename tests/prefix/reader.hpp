@@ -65,6 +65,16 @@ bool compute(PrefixTree<M>& tree, int s, const List& list) {
         tree.memory(), [&](const cellar::BatchBuilder& batch) { return tree.begin(batch); }, s, list);
 }
 
+/// Puts rows where the pass stores any, also as that of a hybrid in a hybrid.
+template <class Pass>
+void put_rows(Pass& pass, int layer, const std::vector<float>& rows) {
+    if constexpr (requires { pass.put(layer, rows, rows); }) {
+        pass.put(layer, rows, rows);
+    } else if constexpr (requires { pass.layers(); }) {
+        pass.visit(layer, [&](auto& one, int own) { put_rows(one, own, rows); });
+    }
+}
+
 /// Commits, in an empty sequence s, three tokens, four at position 3, and four behind them: eleven tokens at eight
 /// positions.
 template <class M>
@@ -73,9 +83,7 @@ void compute_image(M& memory, int s) {
         auto pass = memory.begin(batch).value();
         const std::vector<float> rows(static_cast<std::size_t>(batch.size()), 1.0F);
         for (int layer = 0; layer < memory.layers(); ++layer)
-            pass.visit(layer, [&](auto& one, int own) {
-                if constexpr (requires { one.put(own, rows, rows); }) one.put(own, rows, rows);
-            });
+            pass.visit(layer, [&](auto& one, int own) { put_rows(one, own, rows); });
         pass.commit();
     };
     commit(cellar::BatchBuilder{Sequence{s}, Position{0}, 3}.add_at(Sequence{s}, Position{3}, 4));

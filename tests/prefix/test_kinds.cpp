@@ -331,6 +331,10 @@ TEST_CASE("each member of a hybrid that has cells finds tokens that share a posi
     PrefixTree of_window{window};
     compute_image(window, 0);
     CHECK(of_window.insert(Sequence{0}, numbers(0, 8)).error() == shared);
+    Hybrid<Repeat<Times<6, Attention>>, Attention> outer{6, attention(100, 6, 100)};
+    PrefixTree of_outer{outer};
+    compute_image(outer, 0);
+    CHECK(of_outer.insert(Sequence{0}, numbers(0, 8)).error() == shared);
 }
 
 TEST_CASE("a hybrid is altered where the first of its members is") {

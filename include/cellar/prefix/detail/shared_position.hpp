@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 namespace cellar::detail {
 
@@ -17,7 +18,7 @@ Position first_shared_position(const M& memory, Sequence s, Position end) {
         return first_shared_position(memory.memory(), s, end);
     } else {
         Position shared = end;
-        for_each_member(memory, [&](const auto& member) {
+        for_each_member(memory, [&]<class Member>(const Member& member) {
             // The inputs of an encoder share their positions, and are not tokens of the sequence: its `next` is 0.
             if (member.next(s) == Position{0}) return;
             Position behind{0}; // the last token that was visited
@@ -25,7 +26,11 @@ Position first_shared_position(const M& memory, Sequence s, Position end) {
                 if (p < behind) shared = std::min(shared, p);
                 behind = p + n;
             };
-            if constexpr (requires { member.visit_cells(s, visit); }) member.visit_cells(s, visit);
+            if constexpr (requires { member.visit_cells(s, visit); }) {
+                member.visit_cells(s, visit);
+            } else if constexpr (!std::is_same_v<Member, M>) {
+                shared = std::min(shared, first_shared_position(member, s, end)); // a hybrid, too
+            }
         });
         return shared;
     }
