@@ -83,7 +83,11 @@ struct Fit {
 template <class Layout>
 Fit fit_of(const models::RunTimeDescription& model, const Options& o) {
     const auto most = static_cast<std::int64_t>(o.gigabytes * static_cast<double>(1 << 30));
-    const auto bytes = [&](int users) { return models::bytes<Layout>(model, limits_for(o, users)).total(); };
+    const auto bytes = [&](int users) {
+        const auto found = models::bytes<Layout>(model, limits_for(o, users));
+        if (!found) throw std::runtime_error{found.error().message};
+        return found->total();
+    };
     Fit fit{.bytes = bytes(o.users), .tokens = {}, .grows = model.count(models::LayerKind::full) != 0};
     if (const auto largest = models::largest_limits<Layout>(model, limits_for(o, o.users), most))
         fit.tokens = largest->attention.cells;

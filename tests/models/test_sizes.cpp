@@ -118,12 +118,37 @@ TEST_CASE("largest_limits is the inverse of bytes") {
         MemoryLimits more = *found;
         ++more.attention.cells;
         CHECK(bytes(M::description, more).total() > budget);
-        CHECK(largest_limits(at_run_time(M::description), asked, budget)->attention.cells == found->attention.cells);
+        CHECK(largest_limits(at_run_time(M::description), asked, budget).value().attention.cells
+              == found->attention.cells);
     });
     const std::int32_t cells = largest_limits(llama31_8b, asked, budget)->attention.cells;
     CHECK(cells < 196608); // as many would be 24 GiB without bookkeeping
     CHECK(cells > 196608 * 0.99);
     CHECK(!largest_limits(llama31_8b, asked, 1000));
+}
+
+TEST_CASE("sizes of a description that contradicts itself, or has too many tensors in a state, are refused") {
+    const MemoryLimits limits{.attention = {.capacity = 64, .batch = 8}};
+    RunTimeDescription model = at_run_time(llama31_8b);
+    CHECK(bytes(model, limits));
+    CHECK(largest_limits(model, limits, 10).error().message == "not even one cell fits into 10 bytes");
+    model.layers[3].kind = LayerKind::recurrent;
+    for (int n = 1; n <= 6; ++n) {
+        CAPTURE(n);
+        model.layers[3].state.assign(static_cast<std::size_t>(n), StateDescription{"scan", {4, 8}});
+        const auto found = bytes(model, limits);
+        const auto largest = largest_limits(model, limits, std::int64_t{1} << 40);
+        CHECK(found.has_value() == (n <= 4));
+        CHECK(largest.has_value() == (n <= 4));
+        if (n <= 4) continue;
+        CHECK(found.error().message
+              == "layer 3 has a state of " + std::to_string(n)
+                     + " tensors, expected at most 4, or sizes by the type of the memory");
+        CHECK(largest.error().message == found.error().message);
+    }
+    model.layers[3].state.clear();
+    CHECK(bytes(model, limits).error().message == check(model).error().message);
+    CHECK(largest_limits(model, limits, 1 << 30).error().message == check(model).error().message);
 }
 
 TEST_CASE("what fits into a budget, as the page about sizes shows it") {

@@ -221,8 +221,7 @@ ModelResult<MemoryLimits> largest_limits(const RunTimeDescription& model, const 
     const auto bytes_of = [&](const MemoryLimits& some) {
         return detail::MemoryMaker<Memory>::bytes(divided, some).total();
     };
-    if (const auto found = detail::largest_limits(limits, most, bytes_of)) return *found;
-    return ModelError{"not even one cell fits into " + std::to_string(most) + " bytes"};
+    return detail::limits_or_error(detail::largest_limits(limits, most, bytes_of), most);
 }
 
 } // namespace cellar::models

@@ -26,6 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -65,6 +66,8 @@ constexpr MemoryBytes bytes_of_cache(const CacheShape& shape, LayerKind kind, st
     return with(FullCausal{});
 }
 
+constexpr int most_sized_tensors = 4; // of a state
+
 /// One of several tensors of a state, as a row.
 template <int I, Element E>
 struct StateRow : StateTensor<1, E> {};
@@ -78,7 +81,8 @@ constexpr MemoryBytes bytes_of_states(const StateShape& rows, const MemoryLimits
 /// Recurrent layers that are one member. `rows` has the elements of each tensor.
 template <Element E>
 constexpr MemoryBytes bytes_of_states(const StateShape& rows, const MemoryLimits& limits) {
-    CELLAR_EXPECTS(rows.tensors() <= 4, "bytes: a state of ", rows.tensors(), " tensors, expected at most 4");
+    CELLAR_EXPECTS(rows.tensors() <= most_sized_tensors, "bytes: a state of ", rows.tensors(),
+                   " tensors, expected at most ", most_sized_tensors);
     switch (rows.tensors()) {
     case 1:
         return bytes_of_states<E>(rows, limits, std::make_integer_sequence<int, 1>{});
@@ -127,6 +131,28 @@ inline std::vector<SizedMember> sized_members(const RunTimeDescription& model) {
     return members;
 }
 
+/// Why the sizes of a description cannot be told; empty if they can.
+inline std::string objection_to_sizes(const RunTimeDescription& model) {
+    if (const ModelResult<void> checked = check(model); !checked) return checked.error().message;
+    for (std::size_t i = 0; i < model.layers.size(); ++i)
+        if (const std::size_t n = model.layers[i].state.size();
+            model.layers[i].kind == LayerKind::recurrent && n > most_sized_tensors)
+            return "layer " + std::to_string(i) + " has a state of " + std::to_string(n) + " tensors, expected at most "
+                   + std::to_string(most_sized_tensors) + ", or sizes by the type of the memory";
+    return {};
+}
+
+/// Of a description without an objection.
+template <LayoutPolicy Layout, Element State>
+MemoryBytes bytes_of(const RunTimeDescription& model, const MemoryLimits& limits) {
+    MemoryBytes sum;
+    for (SizedMember& member : sized_members(model))
+        sum += member.kind == LayerKind::recurrent
+                   ? bytes_of_states<State>(StateShape{std::move(member.states)}, limits)
+                   : bytes_of_cache<Layout>(member.shape, member.kind, member.width, member.rotates, limits);
+    return sum;
+}
+
 } // namespace detail
 
 /// What a model's memory takes that is made with these limits (`Model::make`), exactly, and before anything is
@@ -155,16 +181,13 @@ constexpr MemoryBytes bytes(const Description& model, const MemoryLimits& limits
 }
 
 /// The same for a model that is known at run time: of one memory for each width of a window, one for the full layers,
-/// and one for all states. `check(model)` must hold. Encoders' layers count as nothing: their inputs are not the
-/// model's tokens.
+/// and one for all states. Encoders' layers count as nothing: their inputs are not the model's tokens. Refuses what
+/// `check` refuses, and states of more than four tensors: `bytes<Memory>` (models/make_memory.hpp) takes any number.
 template <LayoutPolicy Layout = StandardV<bf16>, Element State = float>
-MemoryBytes bytes(const RunTimeDescription& model, const MemoryLimits& limits) {
-    MemoryBytes sum;
-    for (detail::SizedMember& member : detail::sized_members(model))
-        sum += member.kind == LayerKind::recurrent
-                   ? detail::bytes_of_states<State>(StateShape{std::move(member.states)}, limits)
-                   : detail::bytes_of_cache<Layout>(member.shape, member.kind, member.width, member.rotates, limits);
-    return sum;
+ModelResult<MemoryBytes> bytes(const RunTimeDescription& model, const MemoryLimits& limits) {
+    if (std::string objection = detail::objection_to_sizes(model); !objection.empty())
+        return ModelError{std::move(objection)};
+    return detail::bytes_of<Layout, State>(model, limits);
 }
 
 namespace detail {
@@ -192,14 +215,31 @@ std::optional<MemoryLimits> largest_limits(const Limits& limits, std::int64_t mo
     return with_cells(limits, cells);
 }
 
+inline ModelResult<MemoryLimits> limits_or_error(const std::optional<MemoryLimits>& found, std::int64_t most) {
+    if (found) return *found;
+    return ModelError{"not even one cell fits into " + std::to_string(most) + " bytes"};
+}
+
 } // namespace detail
 
 /// The same limits with as many cells (`limits.attention.cells`, whatever it was) as fit into `most` bytes; never more
-/// than 2^30. None if not even one fits. `model`: a `Description` or a `RunTimeDescription`.
-template <LayoutPolicy Layout = StandardV<bf16>, Element State = float, class AnyDescription>
-std::optional<MemoryLimits> largest_limits(const AnyDescription& model, const MemoryLimits& limits, std::int64_t most) {
+/// than 2^30. None if not even one fits.
+template <LayoutPolicy Layout = StandardV<bf16>, Element State = float>
+std::optional<MemoryLimits> largest_limits(const Description& model, const MemoryLimits& limits, std::int64_t most) {
     return detail::largest_limits(limits, most,
                                   [&](const MemoryLimits& some) { return bytes<Layout, State>(model, some).total(); });
+}
+
+/// The same for a model that is known at run time. Refuses as `bytes` does, and if not even one cell fits.
+template <LayoutPolicy Layout = StandardV<bf16>, Element State = float>
+ModelResult<MemoryLimits> largest_limits(const RunTimeDescription& model, const MemoryLimits& limits,
+                                         std::int64_t most) {
+    if (std::string objection = detail::objection_to_sizes(model); !objection.empty())
+        return ModelError{std::move(objection)};
+    const auto bytes_of = [&](const MemoryLimits& some) {
+        return detail::bytes_of<Layout, State>(model, some).total();
+    };
+    return detail::limits_or_error(detail::largest_limits(limits, most, bytes_of), most);
 }
 
 } // namespace cellar::models
