@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// What memories say that they take is what they ask allocators for.
+// What memories, `attend` and prefix trees say that they take is what they ask allocators for.
 #include "../live_bytes.hpp"
 #include "../skip.hpp"
+#include <cellar/attention/attend.hpp>
+#include <cellar/attention/attend_bytes.hpp>
 #include <cellar/backend/no_data.hpp>
 #include <cellar/cellar.hpp>
 #include <cellar/format/blocks.hpp>
@@ -131,7 +133,123 @@ struct Conv : StateTensor<2> {};
 struct Ssm : StateTensor<3, half> {};
 struct Shift : StateTensor<1, bf16> {};
 
+/// Work of several threads, one after the other.
+struct Several {
+    int n;
+    int count() const { return n; }
+    template <class F>
+    void run(F&& f) const {
+        for (int thread = 0; thread < n; ++thread) f(thread);
+    }
+};
+
+constexpr int text = 4200; // positions: enough for as many parts as a history is divided into
+
+/// A cache of one layer whose sequences share a text, each up to a position of its own.
+template <class Layout>
+Cache<Layout> with_text(const LayerShape& shape, std::int32_t sequences, bool whole) {
+    Cache<Layout> memory{{.each_layer = {shape}}, {.sequences = sequences, .cells = 6016, .batch = 700}};
+    for (int at = 0; at < text; at += 700) {
+        auto pass = memory.begin(Sequence{0}, 700).value();
+        pass.mark_put(0);
+        pass.commit();
+    }
+    for (std::int32_t s = 1; s < sequences; ++s)
+        memory.copy_prefix(Sequence{0}, Sequence{s}, Position{whole ? text : number(0, text)}).value();
+    return memory;
+}
+
+/// What the first call of `attend` allocates.
+template <class Memory>
+std::int64_t taken_by_attend(Memory& memory, const BatchBuilder& batch, const AttendCall& call) {
+    const LayerShape shape = memory.shape()[0];
+    auto pass = memory.begin(batch).value();
+    pass.mark_put(0);
+    const auto rows = static_cast<std::size_t>(pass.tokens() * call.heads);
+    const std::vector<float> q(rows * static_cast<std::size_t>(shape.key_dim));
+    std::vector<float> out(rows * static_cast<std::size_t>(shape.value_dim));
+    watch_allocations();
+    attend(pass, 0, q, out, {.reads_shared_once = call.reads_shared_once}, Several{call.threads});
+    return live_bytes();
+}
+
+template <class Layout>
+void check_attention() {
+    for (int i = 0; i < 8; ++i) {
+        const int kv_heads = number(1, 3);
+        const int group = one_of({1, 2, 5, 8, 20});
+        const LayerShape shape{kv_heads, 32 * number(1, 3), 32 * number(1, 3)};
+        const AttendCall call{.tokens = number(1, 90),
+                              .sequences = number(1, 12),
+                              .heads = kv_heads * group,
+                              .threads = number(1, 3),
+                              .reads_shared_once = number(0, 1) == 0};
+        CAPTURE(call.tokens);
+        CAPTURE(call.sequences);
+        CAPTURE(group);
+        auto memory = with_text<Layout>(shape, call.sequences, number(0, 1) == 0);
+        BatchBuilder batch;
+        std::vector<std::int32_t> tokens(static_cast<std::size_t>(call.sequences));
+        for (int t = 0; t < call.tokens; ++t) ++tokens[static_cast<std::size_t>(number(0, call.sequences - 1))];
+        for (std::int32_t s = 0; s < call.sequences; ++s)
+            batch.add(Sequence{s}, memory.next(Sequence{s}), tokens[static_cast<std::size_t>(s)]);
+        const std::int64_t taken = taken_by_attend(memory, batch, call);
+        CHECK(taken > 0);
+        CHECK(taken <= attend_bytes(shape, call));
+    }
+}
+
 } // namespace
+
+TEST_CASE("attend takes no more than it says, in any format") {
+    if (!can_watch) CELLAR_SKIP(needs_glibc);
+    check_attention<StandardV<float>>();
+    check_attention<Blocked<bf16>>();
+    check_attention<Blocked<q8_0, 64, q4_0>>();
+    check_attention<StandardV<int8_per_head>>();
+}
+
+TEST_CASE("what attend says is not far from what it takes where sequences decode together") {
+    if (!can_watch) CELLAR_SKIP(needs_glibc);
+    for (const bool shared : {false, true}) {
+        const LayerShape shape{4, 128, 128};
+        const AttendCall call{.tokens = 24, .sequences = 24, .heads = 16, .reads_shared_once = shared};
+        auto memory = with_text<Blocked<bf16>>(shape, call.sequences, true);
+        BatchBuilder batch;
+        for (std::int32_t s = 0; s < call.sequences; ++s) batch.add(Sequence{s}, memory.next(Sequence{s}));
+        const std::int64_t taken = taken_by_attend(memory, batch, call);
+        CHECK(taken <= attend_bytes(shape, call));
+        if (!shared) CHECK(attend_bytes(shape, call) <= 2 * taken);
+    }
+    static_assert(attend_bytes({8, 128, 128}, {.tokens = 200, .sequences = 200, .heads = 32}) < 70'000'000);
+}
+
+TEST_CASE("a prefix tree takes what it says, besides what its snapshots own") {
+    if (!can_watch) CELLAR_SKIP(needs_glibc);
+    for (int i = 0; i < 10; ++i) {
+        const Sequence s{0};
+        RecurrentMemory<States<Shift>> memory{StateShape{1, {{1}}}, {.batch = 64, .rollback = 63, .snapshots = 40}};
+        watch_allocations();
+        std::int64_t with_tree = 0, own = 0, snapshots = 0;
+        {
+            PrefixTree tree{memory};
+            for (int n = number(1, 120); n > 0; --n) {
+                std::vector<std::int32_t> tokens(static_cast<std::size_t>(number(1, 60)));
+                for (std::int32_t& token : tokens) token = number(0, 4) == 0 ? 1 : 0; // many begin alike
+                memory.remove(s, Position{0}, to_end).value();
+                auto pass = memory.begin(s, static_cast<std::int32_t>(tokens.size())).value();
+                for (const MicroBatch& part : pass.micro_batches()) pass.mark_written(0, part);
+                pass.commit();
+                tree.insert(s, tokens).value();
+                if (number(0, 5) == 0) static_cast<void>(tree.evict());
+            }
+            with_tree = live_bytes();
+            own = tree.bytes();
+            snapshots = tree.statistics().snapshots;
+        }
+        CHECK(with_tree - live_bytes() == own + snapshots * std::int64_t{sizeof(cellar::detail::KeptSlot)});
+    }
+}
 
 TEST_CASE("caches take what they say, with all masks and lists") {
     if (!can_watch) CELLAR_SKIP(needs_glibc);

@@ -2,6 +2,7 @@
 
 // Computed sizes equal allocated sizes.
 #include "every_model.hpp"
+#include <cellar/attention/attend_bytes.hpp>
 #include <cellar/window/chunked_attention.hpp>
 
 #include <doctest/doctest.h>
@@ -206,6 +207,15 @@ TEST_CASE("the states of all models are multiples of 16 bytes, even with element
     for_each_model([]<class M>(M) {
         for (const StateDescription& tensor : M::description.state) CHECK(tensor.elements() % 8 == 0);
     });
+}
+
+TEST_CASE("the memory of attend, as the page about sizes shows it") {
+    // [attend]
+    // 200 users who decode together, with 32 heads of queries over 8 of keys, on two threads.
+    constexpr std::int64_t most = cellar::attend_bytes({.kv_heads = 8, .key_dim = 128, .value_dim = 128},
+                                                       {.tokens = 200, .sequences = 200, .heads = 32, .threads = 2});
+    static_assert(most < 64 << 20); // 64 MiB
+    // [/attend]
 }
 
 } // namespace test_sizes

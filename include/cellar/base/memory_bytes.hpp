@@ -7,7 +7,8 @@
 
 namespace cellar {
 
-/// How many bytes a memory takes.
+/// How many bytes a memory takes. What else grows is asked for elsewhere: the memory of `attend` (`attend_bytes`),
+/// prefix trees (`PrefixTree::bytes`), and snapshots that are offloaded (their `bytes()`).
 struct MemoryBytes {
     std::int64_t data = 0;        ///< keys, values and states
     std::int64_t bookkeeping = 0; ///< allocated by the constructor, too

@@ -401,8 +401,8 @@ public:
     /// It counts what is asked of allocators, without the frequencies of a shift and what a backend has for itself. A
     /// block on the host takes up to 64 bytes more, so that it is aligned, and one of 32 MiB or more up to 2 MiB, which
     /// are never written. Later, operations add what they keep: snapshots and schedules, promises, runs of sequences
-    /// that are longer than their share (docs/design.md), `visible`, the lists and partial results of `attend`, and
-    /// 8 bytes for each token of the largest pass that was begun without a batch.
+    /// that are longer than their share (docs/design.md), `visible`, the memory of `attend` (`attend_bytes`), and 8
+    /// bytes for each token of the largest pass that was begun without a batch.
     static constexpr MemoryBytes bytes_for(const CacheShape& shape, const CacheLimits& limits,
                                            const Window& window = Window{}, const PassUses& uses = {}) {
         return State::bytes_for(shape, limits, window, uses);

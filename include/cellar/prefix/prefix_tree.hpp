@@ -191,6 +191,14 @@ public:
         return state().memory();
     }
 
+    /// What the tree itself takes on the host: nodes, tokens (4 to 8 bytes each), tables; exactly, but for 8 bytes for
+    /// each token of the largest pass that was begun without a batch. What its snapshots own is the memory's: see
+    /// `statistics`. O(nodes).
+    std::int64_t bytes(const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return state().own_bytes();
+    }
+
     /// What the tree holds now, and counts of its operations so far. O(1).
     PrefixStatistics statistics(const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};

@@ -45,7 +45,16 @@ struct TokenBlock {
 /// Divides the work of the layers of a pass into items. It depends on the batch and on what its tokens see, not on the
 /// number of threads.
 class AttentionPlan {
+    struct PlacedItem {
+        Cell cell;
+        std::int64_t item;
+    };
+
 public:
+    static constexpr int packed_rows = 16; ///< as many queries a head pay for packing a tile
+    static constexpr int block_rows = 128; ///< queries a head of a block that packs
+    static constexpr int usual_parts = 16; ///< of one sequence's history, so that threads share it
+
     /// `tokens`: their sequences may change places. `blocks`: room for `max_blocks`.
     AttentionPlan(const AttentionShape& shape, const PassTokens& tokens, TokenBlock* blocks, bool reads_shared_once)
         : shape_{shape}, tokens_{tokens}, blocks_{blocks}, reads_shared_once_{reads_shared_once} {
@@ -70,7 +79,11 @@ public:
     const PassTokens& tokens() const { return tokens_; }
 
     /// Of a batch of n tokens.
-    static std::int64_t max_blocks(std::int64_t n) { return n + n / 2; }
+    static constexpr std::int64_t max_blocks(std::int64_t n) { return n + n / 2; }
+    /// Of the order of that many items.
+    static constexpr std::int64_t bytes_of_order(std::int64_t items) {
+        return items * std::int64_t{sizeof(PlacedItem)};
+    }
 
     std::int64_t items() const { return items_; }
     /// The nth item to work on.
@@ -81,7 +94,7 @@ public:
     /// sequences are sorted by their first cells.
     void order_items(Scratch& memory) {
         if (count_ <= 1 || items_ <= count_) return;
-        auto* const order = reinterpret_cast<PlacedItem*>(memory.reserve(items_ * std::int64_t{sizeof(PlacedItem)}));
+        auto* const order = reinterpret_cast<PlacedItem*>(memory.reserve(bytes_of_order(items_)));
         PlacedItem* end = order;
         for (std::int32_t b = 0; b < count_; ++b) {
             const TokenBlock& block = blocks_[b];
@@ -113,18 +126,10 @@ public:
     std::int64_t part_floats(const TokenBlock& block) const { return block.rows * (padded_dim(shape_.value_dim) + 2); }
 
     /// Rows of a kernel are 1, 2, or a multiple of 4.
-    static int padded_rows(int rows) { return rows <= 2 ? rows : (rows + 3) / 4 * 4; }
+    static constexpr int padded_rows(int rows) { return rows <= 2 ? rows : (rows + 3) / 4 * 4; }
 
 private:
-    static constexpr int packed_rows = 16;    // as many queries a head pay for packing a tile
-    static constexpr int block_rows = 128;    // queries a head of a block that packs
-    static constexpr int usual_parts = 16;    // of one sequence's history, so that threads share it
     static constexpr int smallest_step = 256; // positions of a part
-
-    struct PlacedItem {
-        Cell cell;
-        std::int64_t item;
-    };
 
     // Sequences up to `end` with the same tokens in the same cells below `until`.
     struct Shared {

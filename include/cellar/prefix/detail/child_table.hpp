@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/digest.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/trivial_list.hpp>
 
 #include <cstddef>
@@ -29,6 +30,7 @@ public:
     }
 
     std::size_t size() const { return size_; }
+    std::int64_t bytes() const { return bytes_of<Slot>(static_cast<std::int64_t>(slots_.capacity())); }
 
     /// Null if there is no such child.
     Node* find(std::uint64_t parent, std::uint64_t key) const {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/memory_bytes.hpp>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -23,6 +25,7 @@ public:
 
     /// How many tokens its memory has room for.
     std::size_t room() const { return buffer_.size(); }
+    std::int64_t bytes() const { return bytes_of<std::int32_t>(static_cast<std::int64_t>(buffer_.capacity())); }
 
     /// The parts of an edge that leave its buffer; what is empty stays.
     struct Parts {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/trivial_list.hpp>
 
 #include <cstddef>
@@ -43,6 +44,7 @@ public:
     }
 
     std::size_t size() const { return heap_.size(); }
+    std::int64_t bytes() const { return bytes_of<Evictable*>(static_cast<std::int64_t>(heap_.capacity())); }
     bool contains(const Evictable& node) const { return node.place < heap_.size() && heap_[node.place] == &node; }
 
     /// For the audit.
@@ -118,6 +120,8 @@ struct EvictionQueues {
     void reserve(std::size_t nodes) {
         for (EvictionQueue* queue : {&in_place, &needed, &offloaded}) queue->reserve(nodes);
     }
+
+    std::int64_t bytes() const { return in_place.bytes() + needed.bytes() + offloaded.bytes(); }
 
     /// That of a node; null if the node is not free.
     EvictionQueue* of(const Evictable& node) {

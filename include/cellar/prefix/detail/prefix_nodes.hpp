@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/prefix/detail/child_table.hpp>
 #include <cellar/prefix/detail/common_prefix.hpp>
 #include <cellar/prefix/detail/edge_tokens.hpp>
@@ -70,6 +71,12 @@ public:
     std::size_t size() const { return children_.size(); }
     std::int64_t roots() const { return roots_; }
     std::int64_t tokens() const { return tokens_; }
+    /// What nodes, tokens and tables take. O(nodes).
+    std::int64_t bytes() const {
+        std::int64_t bytes = children_.bytes() + queues_.bytes();
+        children_.for_each([&](const Node& node) { bytes += bytes_of<Node>(1) + node.tokens.bytes(); });
+        return bytes;
+    }
 
     EvictionQueues& queues() { return queues_; }
     const EvictionQueues& queues() const { return queues_; }

@@ -4,6 +4,7 @@
 #include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/offload_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/two_phase.hpp>
@@ -58,6 +59,11 @@ public:
     std::int64_t snapshots() const { return snapshots_; }
     std::int64_t offloaded() const { return offloaded_; }
     const Bytes& bytes() const { return bytes_; }
+    /// What the tree itself takes. O(nodes).
+    std::int64_t own_bytes() const {
+        const std::size_t lists = chain_.capacity() + candidates_.capacity();
+        return bytes_of<PrefixState>(1) + nodes_.bytes() + bytes_of<Node*>(static_cast<std::int64_t>(lists));
+    }
     PrefixStatistics& counters() { return counters_; }
     const PrefixStatistics& counters() const { return counters_; }
     BatchBuilder& next_tokens() { return next_tokens_; }
