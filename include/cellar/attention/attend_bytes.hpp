@@ -71,7 +71,7 @@ constexpr std::int64_t bytes_of_thread(std::int64_t key_dim, std::int64_t value_
 /// A bound for every format, window, processor and history, not counted in `Cache::bytes_for`: calls of short histories
 /// take much less. O(1). Devices have other lists.
 constexpr std::int64_t attend_bytes(const LayerShape& layer, const AttendCall& call) {
-    using Plan = detail::AttentionPlan;
+    using OfPass = detail::AttentionPlan;
     CELLAR_EXPECTS(call.heads >= layer.kv_heads && call.heads % layer.kv_heads == 0, "attend_bytes: ", call.heads,
                    " query heads, expected a multiple of the layer's ", layer.kv_heads, " heads of keys");
     CELLAR_EXPECTS(call.tokens >= 0 && call.sequences >= 0 && call.threads > 0, "attend_bytes: ", call.tokens,
@@ -84,20 +84,20 @@ constexpr std::int64_t attend_bytes(const LayerShape& layer, const AttendCall& c
     const std::int64_t key_dim = detail::padded_dim(layer.key_dim);
     const std::int64_t value_dim = detail::padded_dim(layer.value_dim != 0 ? layer.value_dim : layer.key_dim);
     // The rows of an item that does not pack are those of all heads; of one that packs, those of one head.
-    const std::int64_t of_token = kv_heads * Plan::padded_rows(group);
-    const std::int64_t in_place = std::min<std::int64_t>(tokens, (Plan::packed_rows - 1) / group) * of_token;
-    const std::int64_t together = std::max(1, Plan::block_rows / group);
-    const std::int64_t packed = Plan::padded_rows(static_cast<int>(std::min(tokens, together) * group));
+    const std::int64_t of_token = kv_heads * OfPass::padded_rows(group);
+    const std::int64_t in_place = std::min<std::int64_t>(tokens, (OfPass::packed_rows - 1) / group) * of_token;
+    const std::int64_t together = std::max(1, OfPass::block_rows / group);
+    const std::int64_t packed = OfPass::padded_rows(static_cast<int>(std::min(tokens, together) * group));
     // Each sequence has that many items, or as many as it has blocks and heads.
-    const std::int64_t parts =
-        call.reads_shared_once ? std::max<std::int64_t>(Plan::usual_parts, kv_heads) : std::int64_t{Plan::usual_parts};
+    const std::int64_t parts = call.reads_shared_once ? std::max<std::int64_t>(OfPass::usual_parts, kv_heads)
+                                                      : std::int64_t{OfPass::usual_parts};
     const std::int64_t items = sequences * (parts + kv_heads) + tokens / together * kv_heads;
     const std::int64_t partial_rows =
         parts * std::min(sequences * std::max(in_place, packed), tokens * of_token + 3 * sequences);
     const std::int64_t times = call.reads_shared_once ? 2 : 1; // also for the prefixes that sequences share
-    return detail::bytes_of_array<Plan>(1) + detail::bytes_of_array<detail::TokenBlock>(Plan::max_blocks(tokens))
+    return detail::bytes_of_array<OfPass>(1) + detail::bytes_of_array<detail::TokenBlock>(OfPass::max_blocks(tokens))
            + detail::bytes_of_array<VisibleRange>(tokens) + detail::bytes_of_array<detail::SequenceTokens>(tokens)
-           + detail::bytes_of_array<CellToken>(tokens) + times * Plan::bytes_of_order(items)
+           + detail::bytes_of_array<CellToken>(tokens) + times * OfPass::bytes_of_order(items)
            + times * detail::bytes_of_array<float>(partial_rows * (value_dim + 2))
            + call.threads * detail::bytes_of_thread(key_dim, value_dim, std::max(in_place, packed), packed);
 }
