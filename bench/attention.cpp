@@ -22,7 +22,8 @@
 /// of 576 elements, whose first 512 are the values, for 128 query heads. A batch is one token of each sequence, and for
 /// `attend_prefill` 512 tokens of one. The state names the element and the threads, and in place of cells stands the
 /// length of a sequence. So many layers are called in turn that caches do not hold them, except in the state `held`,
-/// which is one layer. In the state `scattered`, sequences took cells in turn, 16 at a time. The counter `read` is the
+/// which is one layer. In the state `on_read`, keys are stored without rotary positions and rotated as they are read
+/// (`RotateOnRead`). In the state `scattered`, sequences took cells in turn, 16 at a time. The counter `read` is the
 /// time of plainly reading the same keys and values with as many threads, and `peak` that of as many multiplications
 /// and additions in registers. They alternate with `attend`.
 namespace cellar::bench {
@@ -109,7 +110,16 @@ const char* first_of(const View& rows) {
     }
 }
 
-template <class Layout>
+template <class Shift>
+Shift shift_for(const Case& what) {
+    if constexpr (rotates_on_read<Shift>) {
+        return RopeShift<>{rope_frequencies(what.key_dim, 500000)};
+    } else {
+        return {};
+    }
+}
+
+template <class Layout, class Shift>
 class Scene {
 public:
     using Key = typename Layout::key_format;
@@ -123,7 +133,9 @@ public:
                   {.sequences = what.sequences,
                    .cells = static_cast<std::int32_t>(what.read_tokens()),
                    .batch = std::max(max_batch, what.tokens * what.sequences),
-                   .placement = what.scattered ? Placement::scattered : Placement::blocks}} {
+                   .placement = what.scattered ? Placement::scattered : Placement::blocks},
+                  {},
+                  shift_for<Shift>(what)} {
         const std::int32_t step = what.scattered ? 16 : std::min(max_batch, what.length);
         for (std::int32_t p = 0; p < what.length; p += step)
             for (int s = 0; s < (what.shared ? 1 : what.sequences); ++s)
@@ -174,12 +186,12 @@ private:
 
     Case what_;
     int layers_;
-    Cache<Layout> memory_;
+    Cache<Layout, FullCausal, Shift> memory_;
 };
 
-template <class Layout>
+template <class Layout, class Shift>
 void measure_attend(benchmark::State& state, const Case& what) {
-    Scene<Layout> scene{what};
+    Scene<Layout, Shift> scene{what};
     const Team team{what.threads};
     auto pass = scene.begin();
     std::vector<float> q(static_cast<std::size_t>(pass.tokens() * what.heads * what.key_dim));
@@ -217,7 +229,7 @@ void measure_attend(benchmark::State& state, const Case& what) {
     if (what.shared) state.counters["each"] = each.median(); // every sequence reads all cells by itself
 }
 
-template <class Layout>
+template <class Layout, class Shift = DisabledShift>
 void add_case(const std::string& job, const std::string& state, Case what) {
     const std::string length =
         what.length < 1024 ? std::to_string(what.length) : std::to_string(what.length / 1024) + "k";
@@ -225,7 +237,7 @@ void add_case(const std::string& job, const std::string& state, Case what) {
         what.threads = threads;
         add(job + "/" + state + "_" + std::to_string(threads) + "/" + std::to_string(what.sequences) + "/" + length
                 + "/cellar",
-            [what](benchmark::State& results) { measure_attend<Layout>(results, what); });
+            [what](benchmark::State& results) { measure_attend<Layout, Shift>(results, what); });
     }
 }
 
@@ -253,6 +265,14 @@ void add_format(const std::string& name) {
     add_case<Blocked<Format>>("attend_prefill", name + "_blocked", {.sequences = 1, .length = 4096, .tokens = 512});
 }
 
+template <class Layout>
+void add_on_read(const std::string& element) {
+    for (const std::int32_t length : {4096, 32768})
+        add_case<Layout, RotateOnRead<>>("attend_decode", element + "_on_read", {.sequences = 1, .length = length});
+    add_case<Layout, RotateOnRead<>>("attend_prefill", element + "_on_read",
+                                     {.sequences = 1, .length = 4096, .tokens = 512});
+}
+
 } // namespace
 
 void add_attention() {
@@ -269,6 +289,11 @@ void add_attention() {
     add_format<iq4_nl>("iq4_nl");
     add_format<nvfp4>("nvfp4");
     add_format<Affine<4, 64>>("affine4");
+    add_on_read<StandardV<float>>("float");
+    add_on_read<StandardV<half>>("half");
+    add_on_read<Blocked<half>>("half_blocked");
+    add_on_read<StandardV<q8_0>>("q8_0");
+    add_on_read<Blocked<q4_0>>("q4_0_blocked");
     for (const std::int32_t length : {4096, 32768})
         add_case<StandardV<half>>(
             "attend_mla", "half",

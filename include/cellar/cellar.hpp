@@ -22,6 +22,7 @@
 #include <cellar/shift/disabled_shift.hpp>
 #include <cellar/shift/frequencies.hpp>
 #include <cellar/shift/rope_shift.hpp>
+#include <cellar/shift/rotate_on_read.hpp>
 #include <cellar/shift/unrotated_shift.hpp>
 #include <cellar/window/chunked_attention.hpp>
 #include <cellar/window/full_causal.hpp>

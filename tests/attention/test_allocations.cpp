@@ -6,16 +6,23 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
 namespace test_attention_allocations {
 
 using namespace cellar;
 
-TEST_CASE("allocations: attention makes none once it has been called for as many tokens that see as much") {
-    if (!installed) CELLAR_SKIP("allocations are counted with glibc or the address sanitizer only");
-    constexpr int sequences = 4, kv_heads = 2, heads = 8, dim = 32;
-    using Windowed = Cache<StandardV<half>, SlidingWindow<700>>;
-    Windowed cache{{.layers = 1, .kv_heads = kv_heads, .head_dim = dim},
-                   {.sequences = sequences, .capacity = 2000, .batch = 800}};
+namespace {
+
+constexpr int sequences = 4, kv_heads = 2, heads = 8, dim = 32;
+const CacheShape shape{.layers = 1, .kv_heads = kv_heads, .head_dim = dim};
+const CacheLimits limits{.sequences = sequences, .capacity = 2000, .batch = 800};
+
+/// In 499 decode steps, after the first one.
+template <class Cache>
+std::int64_t allocations_of_steps(Cache cache) {
     BatchBuilder decode;
     const attention_test::Floats rows(std::size_t{800} * kv_heads * dim, 0.5F);
     attention_test::Floats q(std::size_t{sequences} * heads * dim, 0.25F), out(q.size());
@@ -36,8 +43,18 @@ TEST_CASE("allocations: attention makes none once it has been called for as many
         pass.commit();
         counting = false;
     }
-    CHECK(allocations == 0);
     CHECK(out.front() == doctest::Approx(0.5));
+    return allocations;
+}
+
+} // namespace
+
+TEST_CASE("allocations: attention makes none once it has been called for as many tokens that see as much") {
+    if (!installed) CELLAR_SKIP("allocations are counted with glibc or the address sanitizer only");
+    using Windowed = Cache<StandardV<half>, SlidingWindow<700>>;
+    CHECK(allocations_of_steps(Windowed{shape, limits}) == 0);
+    using OnRead = Cache<StandardV<half>, SlidingWindow<700>, RotateOnRead<>>;
+    CHECK(allocations_of_steps(OnRead{shape, limits, {}, RopeShift<>{rope_frequencies(dim)}}) == 0);
 }
 
 } // namespace test_attention_allocations

@@ -213,6 +213,21 @@ TEST_CASE("a long chat") {
     }
 }
 
+TEST_CASE("a long chat whose keys are rotated as they are read") {
+    // [on-read]
+    using Shift = cellar::RotateOnRead<cellar::Neox>;
+    using Cache = cellar::Cache<cellar::StandardV<cellar::half>, cellar::FullCausal, Shift>;
+    Cache cache{{.layers = 1, .kv_heads = 2, .head_dim = 4},
+                {.sequences = 2, .capacity = 32, .batch = 16},
+                {},
+                cellar::RopeShift<cellar::Neox>{cellar::rope_frequencies(4, 10000.0)}}; // the same numbers
+    // [/on-read]
+    feed(cache, BatchBuilder{Sequence{0}, Position{0}, 10});
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, cellar::to_end));
+    REQUIRE(cache.remove(Sequence{1}, Position{4}, Position{7}));
+    CHECK(cache.statistics().shared == 7); // no key was copied, though three have other positions now
+}
+
 TEST_CASE("a chat that begins with little memory") {
     // [grow]
     cellar::Cache<> cache{{.layers = 1, .kv_heads = 2, .head_dim = 4},

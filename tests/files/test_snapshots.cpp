@@ -184,6 +184,38 @@ TEST_CASE("a snapshot whose keys are rotated in other pairs is refused, and noth
     CHECK(loaded(saved(unrotated, loaded_there), from).value().tokens() == 3); // nobody knows their pairs by now
 }
 
+TEST_CASE("keys without positions, which are rotated on read, go through files to their like alone") {
+    const CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = 8};
+    const CacheLimits limits{.sequences = 1, .capacity = 16, .batch = 8};
+    using OnRead = Cache<StandardV<float>, FullCausal, RotateOnRead<>>;
+    using InPlace = Cache<StandardV<float>, FullCausal, RopeShift<>>;
+    const auto filled_cache = [&](auto cache) {
+        numbers::feed(cache, prompt(0, 0, {1, 2, 3}));
+        return cache;
+    };
+    const RopeShift<> rope{rope_frequencies(8)};
+    OnRead from = filled_cache(OnRead{shape, limits, {}, rope});
+    InPlace rotated = filled_cache(InPlace{shape, limits, {}, rope});
+    Cache<> disabled = filled_cache(Cache<>{shape, limits});
+    const auto file_of = [](auto& cache) { return saved(cache, cache.snapshot(Sequence{0}).value()); };
+    OnRead same{shape, limits, {}, rope};
+    CHECK(loaded(file_of(from), same).value().tokens() == 3);
+    const auto check_refusal = [](const Bytes& file, auto& to, const char* message) {
+        const std::string before = numbers::portrait(to);
+        CHECK(refusal(file, to) == message);
+        CHECK(numbers::portrait(to) == before);
+        CHECK(audit(to) == "");
+    };
+    constexpr auto on_read = "f: its keys were stored to be rotated on read, unlike those of this cache";
+    check_refusal(file_of(from), rotated, on_read);
+    check_refusal(file_of(from), disabled, on_read);
+    constexpr auto as_put = "f: its keys were not stored to be rotated on read, as those of this cache";
+    check_refusal(file_of(rotated), from, as_put);
+    check_refusal(file_of(disabled), from, as_put);
+    OnRead others = filled_cache(OnRead{shape, limits, {}, RopeShift<>{rope_frequencies(4)}});
+    check_refusal(file_of(from), others, "f: its keys are rotated in other pairs of elements than those of this cache");
+}
+
 TEST_CASE("halves are loaded as bfloat16, and bfloat16 as halves") {
     const CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = 2, .value_dim = 1};
     const CacheLimits limits{.sequences = 1, .capacity = 16, .batch = 8};

@@ -225,6 +225,9 @@ TEST_CASE("what was not compiled in is refused, and so are layers that one membe
           == "layer 0 is full, with neighbours as rotary pairs, and no member of the memory takes such a layer");
     CHECK(refusal_of<PlainOnly>(model_of({full_layer()}))
           == "layer 0 is full, with rotary pairs as in GPT-NeoX, and no member of the memory takes such a layer");
+    using OnRead = Cache<Layout, FullCausal, RotateOnRead<RunTimePairing>>; // as RopeShift
+    CHECK(refusal_of<OnRead>(model_of({full_layer()})) == "none");
+    CHECK(refusal_of<OnRead>(pairs) == refusal_of<Cache<Layout, FullCausal, RopeShift<RunTimePairing>>>(pairs));
     using TwoKinds = Hybrid<RunTimePattern, NeoxOnly, Cache<Layout, FullCausal, RopeShift<Interleaved>>>;
     CHECK(refusal_of<TwoKinds>(pairs) == "none");
 

@@ -106,6 +106,10 @@ TEST_CASE("contexts over ranks equal one cache: half, chunks, keys without posit
     run_history<StandardV<half>>(ChunkedAttention<>{90}, UnrotatedShift{}, 3, 100);
 }
 
+TEST_CASE("contexts over ranks equal one cache: keys that are rotated on read") {
+    run_history<StandardV<half>>(FullCausal{}, RotateOnRead<Neox>{rope()}, 4, 100);
+}
+
 TEST_CASE("contexts over ranks equal one cache: keys that are rotated back by any number") {
     Pair<Cache<StandardV<float>, FullCausal, RopeShift<Neox>, HostBackend>> pair{
         {.sequences = 1, .capacity = 512, .batch = 150}, {}, rope()};

@@ -100,7 +100,15 @@ struct Rotating {
     }
 };
 
-/// The same, with a pairing that is known at run time.
+/// Keys that attention rotates as it reads them: as they are stored, no operation changes them.
+struct OnRead {
+    using type = cellar::RotateOnRead<>;
+    static constexpr const char* name = "RotateOnRead<Neox>";
+    static type make() { return Rotating<cellar::Neox>::make(); }
+    static KeyShift key_shift(double) { return {}; }
+};
+
+/// The same as `Rotating`, with a pairing that is known at run time.
 template <class Pairing>
 struct RotatingAtRunTime : Rotating<Pairing> {
     using type = cellar::RopeShift<cellar::RunTimePairing>;

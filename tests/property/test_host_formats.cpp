@@ -77,6 +77,10 @@ TEST_CASE("keys of two planes beside values along cells agree with the naive mod
     check<PermutedV<int8_per_head, half>, property::Full, Neox>();
 }
 
+TEST_CASE("keys that are rotated on read keep the bits that were put") {
+    check<StandardV<q4_0, q8_0>, property::Sliding<3>, property::OnRead>();
+}
+
 TEST_CASE("rotated formats agree with the naive model") {
     check<StandardV<Rotated<Hadamard<32>, q4_0>, Rotated<Hadamard<64>, int8_per_head>>, property::Full, Neox>();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include <cellar/shift/disabled_shift.hpp>
 #include <cellar/shift/rope_shift.hpp>
+#include <cellar/shift/rotate_on_read.hpp>
 #include <cellar/shift/unrotated_shift.hpp>
 
 #include <type_traits>
@@ -15,6 +16,13 @@ static_assert(rotates_keys<RopeShift<>> && !rotates_keys<UnrotatedShift> && !rot
 static_assert(ShiftPolicy<RopeShift<Interleaved>>);
 static_assert(std::is_same_v<RopeShift<>, RopeShift<Neox>>);
 static_assert(!std::is_default_constructible_v<RopeShift<>>);
+
+static_assert(ShiftPolicy<RotateOnRead<>> && ShiftPolicy<RotateOnRead<RunTimePairing>>);
+static_assert(RotateOnRead<>::possible && !rotates_keys<RotateOnRead<>> && rotates_on_read<RotateOnRead<Interleaved>>);
+static_assert(!rotates_on_read<RopeShift<>> && !rotates_on_read<UnrotatedShift> && !rotates_on_read<DisabledShift>);
+static_assert(!std::is_default_constructible_v<RotateOnRead<>>);
+static_assert(std::is_convertible_v<RopeShift<>, RotateOnRead<>>);
+static_assert(!std::is_constructible_v<RotateOnRead<>, RopeShift<Interleaved>>); // other pairs
 
 using AtRunTime = RopeShift<RunTimePairing>;
 using Frequencies = std::vector<double>;
@@ -59,6 +67,14 @@ struct RotatesWithoutFactor {
     static constexpr bool possible = true;
     static constexpr bool rotates = true;
 };
+struct OnReadWithoutAngles {
+    static constexpr bool possible = true;
+    static constexpr bool rotates = false;
+    static constexpr bool rotates_on_read = true;
+};
+struct OnReadAndInPlace : RotateOnRead<> {
+    static constexpr bool rotates = true;
+};
 struct Empty {};
 
 } // namespace
@@ -68,5 +84,6 @@ static_assert(ShiftPolicy<ExplicitlyRotates> && rotates_keys<ExplicitlyRotates>)
 static_assert(!ShiftPolicy<RotatesWithoutFactor>);
 static_assert(!ShiftPolicy<FactorOfAnotherType>);
 static_assert(!ShiftPolicy<RotationWithoutPairs>);
+static_assert(!ShiftPolicy<OnReadWithoutAngles> && !ShiftPolicy<OnReadAndInPlace>);
 static_assert(!ShiftPolicy<Empty>);
 static_assert(!ShiftPolicy<int>);

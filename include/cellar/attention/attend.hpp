@@ -8,6 +8,7 @@
 #include <cellar/attention/detail/attention_call.hpp>
 #include <cellar/attention/detail/attention_source.hpp>
 #include <cellar/attention/detail/encoded_rows.hpp>
+#include <cellar/attention/detail/rotated_rows.hpp>
 #include <cellar/attention/detail/tile_kernels.hpp>
 #include <cellar/attention/detail/unpacked_rows.hpp>
 #include <cellar/backend/backend.hpp>
@@ -111,6 +112,19 @@ auto stored_rows(const Store& store, std::int64_t dim) {
     }
 }
 
+/// The keys of a layer: those of the store, or rotated as they are read.
+template <bool OnDevice, class Source>
+auto keys_to_read(const Source& source, int layer, std::int64_t dim) {
+    const auto rows = stored_rows<OnDevice>(source.keys(layer), dim);
+    if constexpr (requires { source.angles(layer); }) {
+        static_assert(!OnDevice, "attend: a device does not rotate keys as it reads them (RotateOnRead), expected a "
+                                 "backend of the host, or keys that are rotated before put (RopeShift)");
+        return RotatedRows<std::remove_const_t<decltype(rows)>>{rows, &source.angles(layer)};
+    } else {
+        return rows;
+    }
+}
+
 /// `attend` with instructions of choice, for tests.
 template <class Pass, class Queries, class Out, class Threads>
 void attend_with(Instructions instructions, Pass& pass, int layer, const Queries& queries, Out&& results,
@@ -150,7 +164,7 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
             }
         }
     };
-    const auto keys = stored_rows<on_device>(source.keys(layer), given.shape.key_dim);
+    const auto keys = keys_to_read<on_device>(source, layer, given.shape.key_dim);
     if (shape.value_dim == 0) return call(keys, stored_rows<on_device>(source.keys(layer), given.shape.value_dim));
     call(keys, stored_rows<on_device>(source.values(layer), given.shape.value_dim));
 }

@@ -24,6 +24,7 @@ struct AttendCall {
     int heads = 1;                  ///< of queries
     int threads = 1;                ///< `count()` of the threads that it gets
     bool reads_shared_once = false; ///< as in `AttentionOptions`
+    bool rotates_on_read = false;   ///< the cache has `RotateOnRead`
 };
 
 namespace detail {
@@ -42,6 +43,11 @@ constexpr std::int64_t bytes_of_tile_rows(std::int64_t dim, std::int64_t rows) {
            + 2 * bytes_of_array<float>(2 * groups * tile_cells)
            + bytes_of_array<float>(std::max<std::int64_t>(4 * groups, max_rows_of_values) * tile_cells)
            + bytes_of_array<std::int8_t>(rows * stride + code_unit) + 2 * bytes_of_array<float>(rows * groups);
+}
+
+/// What a thread takes besides if keys are rotated as they are read: see `RotatedRows`.
+constexpr std::int64_t bytes_of_angles(std::int64_t key_dim) {
+    return 2 * bytes_of_array<float>(key_dim) + 2 * bytes_of_array<float>(tile_cells * key_dim);
 }
 
 /// What a thread takes at most: see `HostAttention`. `rows` and `packed`: of an item, and of one whose block packs.
@@ -99,7 +105,8 @@ constexpr std::int64_t attend_bytes(const LayerShape& layer, const AttendCall& c
            + detail::bytes_of_array<VisibleRange>(tokens) + detail::bytes_of_array<detail::SequenceTokens>(tokens)
            + detail::bytes_of_array<CellToken>(tokens) + times * OfPass::bytes_of_order(items)
            + times * detail::bytes_of_array<float>(partial_rows * (value_dim + 2))
-           + call.threads * detail::bytes_of_thread(key_dim, value_dim, std::max(in_place, packed), packed);
+           + call.threads * detail::bytes_of_thread(key_dim, value_dim, std::max(in_place, packed), packed)
+           + (call.rotates_on_read ? call.threads * detail::bytes_of_angles(key_dim) : 0);
 }
 
 } // namespace cellar

@@ -46,7 +46,7 @@ namespace cellar {
 /// - `Layout`: order and element types in memory (`StandardV<half>`, `PermutedV<bf16>`, ...).
 /// - `Window`: what a token may see (`FullCausal`, `SlidingWindow<4096>`, `ChunkedAttention<8192>`).
 /// - `Shift`: what happens to a key whose token moves to another position (`DisabledShift`, `UnrotatedShift`,
-///   `RopeShift<Neox>`).
+///   `RopeShift<Neox>`, `RotateOnRead<Neox>`).
 /// - `Backend`: where the memory is and who works on it (`HostBackend`, `EigenBackend`, `KokkosBackend<>`),
 ///   or `NoData` if the program has keys and values itself.
 ///

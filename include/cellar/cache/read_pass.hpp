@@ -52,8 +52,8 @@ public:
 
     /// The keys of the history, in place: [history, kv_heads, key_dim]. A `StridedView` whose strides show the
     /// layout; for `Blocked` a `BlockedView`, which has no strides. Of a format with several values a unit, it has
-    /// units in place of values; of one with two planes, it is a pair of views, `units` and `scales`. Reading a layer
-    /// of the batch before it was put is a violation.
+    /// units in place of values; of one with two planes, it is a pair of views, `units` and `scales`. With
+    /// `RotateOnRead`, keys are without their positions. Reading a layer of the batch before it was put is a violation.
     auto keys(int layer, const std::source_location& where = std::source_location::current()) const& {
         static_assert(Memory::holds_data, "keys: this cache has no keys and values (its backend is NoData), expected "
                                           "a backend with memory; or read your own at the cells of visible or lists");
@@ -72,8 +72,8 @@ public:
 
     /// Enqueues: reads the keys and values of these cells of the history into rows [cells, kv_heads, key_dim] and
     /// [cells, kv_heads, value_dim] of float or, for a format with one plane, of the stored units: the opposite of
-    /// `put`. For a layer without values, `v` is an empty view. Rows of another extent are a violation, and so is
-    /// reading a layer of the batch before it was put.
+    /// `put`. With `RotateOnRead`, keys are without their positions. For a layer without values, `v` is an empty view.
+    /// Rows of another extent are a violation, and so is reading a layer of the batch before it was put.
     template <class K, class V>
     void gather(int layer, std::span<const Cell> cells, const StridedView<K, 3>& k, const StridedView<V, 3>& v,
                 const std::source_location& where = std::source_location::current()) const& {

@@ -322,6 +322,10 @@ public:
         static_assert(GgmlFormat<Key> && GgmlFormat<Value> && in_rows,
                       "Tensors: expected a cache of formats that ggml has, too, in rows [cells, heads, dim], as "
                       "StandardV");
+        static_assert(
+            !requires { requires Cache::shift_type::rotates_on_read; },
+            "Tensors: ggml's attention reads keys as they are stored, and this cache stores them without "
+            "positions (RotateOnRead), expected another shift; or Attention, whose attend rotates them");
         static_assert(Cache::backend_type::host_reaches, "Tensors: the host cannot read the memory of this backend");
         const cellar::detail::Caller caller{where};
         if (context_ == nullptr) throw std::bad_alloc{};

@@ -12,6 +12,7 @@
 #include <cellar/models/run_time_description.hpp>
 #include <cellar/recurrent/recurrent_memory.hpp>
 #include <cellar/shift/rope_shift.hpp>
+#include <cellar/shift/rotate_on_read.hpp>
 #include <cellar/shift/shift.hpp>
 
 #include <cstddef>
@@ -69,6 +70,13 @@ struct ShiftFor<RopeShift<Pairs>> {
     }
 };
 
+template <class Pairs>
+struct ShiftFor<RotateOnRead<Pairs>> : ShiftFor<RopeShift<Pairs>> {
+    static RotateOnRead<Pairs> make(const MemberLayers& layers, std::int32_t context) {
+        return ShiftFor<RopeShift<Pairs>>::make(layers, context);
+    }
+};
+
 /// Why layers cannot have one shift; a sentence, or empty.
 inline std::string rotation_objection(const MemberLayers& layers) {
     const RunTimeRope* first = nullptr;
@@ -116,7 +124,7 @@ struct MemberFor<Cache<Layout, Window, Shift, Backend>> {
     static std::string objection(const MemberLayers& layers) {
         for (const LayerDescription& layer : layers)
             if (layer.window != layers.front().window) return "its layers have windows of different widths";
-        return rotates_keys<Shift> ? detail::rotation_objection(layers) : std::string{};
+        return rotates_keys<Shift> || rotates_on_read<Shift> ? detail::rotation_objection(layers) : std::string{};
     }
 
     static MemoryBytes bytes(const MemberLayers& layers, const MemoryLimits& limits) {

@@ -110,6 +110,14 @@ public:
     /// The layers that it has frequencies for; 1 if these are for all.
     std::size_t layers() const { return frequencies_.size(); }
 
+    /// Of a layer of the cache, in radians per position. O(1).
+    const std::vector<double>& frequencies(int layer) const {
+        const std::size_t layers = frequencies_.size();
+        if (for_all_) return frequencies_.front();
+        CELLAR_EXPECTS(layer >= 0 && static_cast<std::size_t>(layer) < layers, "RopeShift: layer ", layer,
+                       ", expected 0 to ", layers - 1, ", the layers it has frequencies for");
+        return frequencies_[static_cast<std::size_t>(layer)];
+    }
     /// Of a layer of the cache. O(1).
     Rotation rotation(int layer) const { return {begin_, static_cast<int>(frequencies(layer).size()), pairing_}; }
 
@@ -144,14 +152,6 @@ private:
                                                            const std::source_location& where) {
         CELLAR_EXPECTS_AT(where, !frequencies.empty(), "RopeShift: no frequencies, expected one for each pair");
         return {frequencies};
-    }
-
-    const std::vector<double>& frequencies(int layer) const {
-        const std::size_t layers = frequencies_.size();
-        if (for_all_) return frequencies_.front();
-        CELLAR_EXPECTS(layer >= 0 && static_cast<std::size_t>(layer) < layers, "RopeShift: layer ", layer,
-                       ", expected 0 to ", layers - 1, ", the layers it has frequencies for");
-        return frequencies_[static_cast<std::size_t>(layer)];
     }
 
     std::vector<std::vector<double>> frequencies_; // of each layer, or once for all

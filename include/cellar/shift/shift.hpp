@@ -50,9 +50,21 @@ inline constexpr bool rotates_keys = [] {
     }
 }();
 
+/// True if keys are stored without positions, and `attend` rotates them as it reads them: `RotateOnRead`.
+template <class S>
+inline constexpr bool rotates_on_read = requires {
+    requires S::rotates_on_read;
+};
+
+class RotaryAngles;
+
 namespace detail {
 
 // clang-format off
+template <class S>
+concept has_angles = requires(const S s, int layer) {
+    { s.angles(layer) } -> std::same_as<const RotaryAngles&>;
+};
 template <class S>
 concept has_factor =
     std::is_trivially_copyable_v<typename S::Factor>
@@ -75,6 +87,7 @@ concept has_rotation = requires(const S s, int layer) {
 /// - `rotation(layer)`: how that layer's keys are rotated.
 /// - `factor(layer, pair, delta)`: what rotates that pair by `delta` positions. Called on the host, once per layer,
 ///   pair and delta.
+/// - `rotates_on_read`: true for `RotateOnRead`, which has `rotation(layer)` and `angles(layer)`. False if left out.
 ///
 /// Laws: rotating by d and then by -d changes nothing; rotating by a and then by b equals rotating by a + b. Both hold
 /// up to rounding.
@@ -83,7 +96,8 @@ template <class S>
 concept ShiftPolicy =
     std::copyable<S>
     && detail::has_possible<S>
-    && (!rotates_keys<S> || (detail::has_factor<S> && detail::has_rotation<S>));
+    && (!rotates_keys<S> || (detail::has_factor<S> && detail::has_rotation<S>))
+    && (!rotates_on_read<S> || (!rotates_keys<S> && detail::has_angles<S>));
 // clang-format on
 
 namespace detail {

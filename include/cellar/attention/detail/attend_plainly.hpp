@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cellar/attention/detail/attention_source.hpp>
+#include <cellar/attention/detail/rotated_rows.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/score.hpp>
+#include <cellar/shift/rotary_angles.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -20,6 +22,7 @@ namespace cellar::detail {
 struct SeenCell {
     Cell cell;
     std::int32_t distance;
+    std::int32_t position;
 };
 
 /// The cells that a token sees, of those that the mask shows.
@@ -33,7 +36,7 @@ std::vector<SeenCell> seen_cells(const Source& source, std::int32_t token, const
         const auto own = std::find(cells.begin(), cells.end(), cell);
         const bool in_tree = !parents.empty() && own != cells.end();
         if (!in_tree || tree.is_in_branch(source.token_in(static_cast<std::size_t>(own - cells.begin())), token))
-            seen.push_back({cell, source.position(token) - position});
+            seen.push_back({cell, source.position(token) - position, position.value});
     };
     source.runs(source.sequence(token)).for_each(Position{0}, to_end, [&](Position p, Cell c, int n) {
         for (int i = 0; i < n; ++i)
@@ -51,7 +54,7 @@ struct PlainAttention {
     double score(std::int32_t token, int head, const SeenCell& other) const {
         double sum = 0;
         for (std::int64_t d = 0; d < work.shape.key_dim; ++d)
-            sum += double{static_cast<float>(work.q(token, head, d))} * element(work.keys, other.cell, head, d);
+            sum += double{static_cast<float>(work.q(token, head, d))} * key(work.keys, other, head, d);
         return work.rule.score(sum, other.distance, work.rule.of_head(head));
     }
 
@@ -76,6 +79,24 @@ struct PlainAttention {
         }
         if (work.log_sum_exp.pointer != nullptr)
             work.log_sum_exp(token, head) = static_cast<float>(base + std::log(sum));
+    }
+
+    double key(const auto& keys, const SeenCell& of, int head, std::int64_t d) const {
+        return element(keys, of.cell, head, d);
+    }
+    template <class Rows>
+    double key(const RotatedRows<Rows>& keys, const SeenCell& of, int head, std::int64_t d) const {
+        const RotaryAngles& angles = *keys.angles;
+        for (int pair = 0; pair < angles.pairs(); ++pair) {
+            const std::int64_t first = angles.first(pair);
+            const std::int64_t second = angles.second(pair);
+            if (d != first && d != second) continue;
+            const double angle = of.position * angles.frequency(pair);
+            const double a = element(keys.rows, of.cell, head, first);
+            const double b = element(keys.rows, of.cell, head, second);
+            return d == first ? a * std::cos(angle) - b * std::sin(angle) : a * std::sin(angle) + b * std::cos(angle);
+        }
+        return element(keys.rows, of.cell, head, d);
     }
 
     double element(const auto& rows, Cell cell, int head, std::int64_t d) const {

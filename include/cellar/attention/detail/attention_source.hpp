@@ -54,7 +54,8 @@ concept has_memory_for_attention = requires(S& s) {
 /// - `runs(sequence)`: where its positions are. `for_each_visible_row(f)`: f(token, cells that it sees), for the
 ///   reference.
 /// - `cells()`: those of the batch's stored tokens; `token_in(i)`: the token in the i-th.
-/// - `shape(layer)`, `keys(layer)`, `values(layer)`, `backend()`.
+/// - `shape(layer)`, `keys(layer)`, `values(layer)`, `backend()`. Also `angles(layer)`, if keys are rotated as they are
+///   read (`RotateOnRead`).
 /// - `memory()`: `tokens` and `lists` are the plan of the pass as long as `is_planned` is true; the source sets it to
 ///   false when a pass begins. One layer after the other uses `rows`.
 template <class S>

@@ -190,6 +190,17 @@ public:
         }
     }
 
+    /// The rows of some cells as floats [count, wide], which may be changed.
+    float* read_floats(const Cell* cells, int count, int head) {
+        read(cells, count, head);
+        return floats_;
+    }
+    /// What follows the rows of a head, to be fetched while they are worked on. `next`: null after the last tile.
+    FetchedRows fetched_after(const Tile* next, int head) {
+        if (!in_place_ || next == nullptr) return {};
+        return places_.fetched(places_.rows_after(next, head), next->count);
+    }
+
     /// What the next kernel fetches while it works. `next`: null after the last tile.
     void fetch_after(const Tile* next, int head) {
         if (in_place_) next_ = places_.rows_after(next, head);

@@ -48,6 +48,18 @@ struct FetchedRows {
     int count() const { return lines == 0 ? 0 : lines / static_cast<int>((row_bytes + 63) / 64); }
 };
 
+/// How rows of floats are rotated: each by the angles of its own position. See `RotaryAngles` for lists of cosines and
+/// sines.
+struct RowAngles {
+    float* cosines; ///< a list for each of tile_cells cells, `stride` apart
+    float* sines;
+    std::int64_t stride; ///< multiple of dim_unit
+    std::int64_t count;  ///< entries of a list
+    std::int64_t first;  ///< the elements of the first pair
+    std::int64_t second;
+    bool neighbours;
+};
+
 /// One step of a softmax that sees the scores a tile at a time: scores [rows, tile_cells] become weights, relative to
 /// the largest score so far, and what was summed before is scaled to that.
 struct SoftmaxStep {

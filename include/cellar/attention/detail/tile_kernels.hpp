@@ -21,6 +21,7 @@
 #define CELLAR_VECTOR BaselineVector
 #define CELLAR_TARGET
 #include <cellar/attention/detail/kernels_for_vector.hpp>
+#include <cellar/attention/detail/rotation_for_vector.hpp>
 #include <cellar/attention/detail/softmax_for_vector.hpp>
 #undef CELLAR_KERNELS
 #undef CELLAR_VECTOR
@@ -32,6 +33,7 @@
 #define CELLAR_VECTOR Avx2Vector
 #define CELLAR_TARGET CELLAR_AVX2_FMA,
 #include <cellar/attention/detail/kernels_for_vector.hpp>
+#include <cellar/attention/detail/rotation_for_vector.hpp>
 #include <cellar/attention/detail/softmax_for_vector.hpp>
 #undef CELLAR_KERNELS
 #undef CELLAR_VECTOR
@@ -41,6 +43,7 @@
 #define CELLAR_VECTOR Avx512Vector
 #define CELLAR_TARGET CELLAR_AVX512,
 #include <cellar/attention/detail/kernels_for_vector.hpp>
+#include <cellar/attention/detail/rotation_for_vector.hpp>
 #include <cellar/attention/detail/softmax_for_vector.hpp>
 #undef CELLAR_KERNELS
 #undef CELLAR_VECTOR

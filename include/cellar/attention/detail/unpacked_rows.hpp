@@ -119,10 +119,18 @@ public:
         unpack({some_units_, 0}, {some_scales_, 0}, count);
     }
 
-    void fetch_after(const Tile* next, int head) {
-        const int count = next == nullptr ? 0 : next->count;
-        next_ = places_.fetched(places_.rows_after(next, head), count);
+    float* read_floats(const Cell* cells, int count, int head) {
+        find_some(cells, count, head);
+        if (unpacks_) widen(count);
+        undo_rotation(floats_, count);
+        return floats_;
     }
+    FetchedRows fetched_after(const Tile* next, int head) {
+        const int count = next == nullptr ? 0 : next->count;
+        return places_.fetched(places_.rows_after(next, head), count);
+    }
+
+    void fetch_after(const Tile* next, int head) { next_ = fetched_after(next, head); }
     /// While there are many queries, unpacking waits for memory: nothing is fetched ahead.
     FetchedRows fetched(const Tile*, int) const { return {}; }
     static void fetch_in(SoftmaxStep&) {}

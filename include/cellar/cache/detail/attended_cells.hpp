@@ -4,6 +4,7 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/base/score_rule.hpp>
 #include <cellar/layout/layer_shape.hpp>
+#include <cellar/shift/shift.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -43,6 +44,11 @@ public:
     const LayerShape& shape(int layer) const { return state_->layer_shape(layer); }
     const auto& keys(int layer) const { return store(layer).read_keys(); }
     const auto& values(int layer) const { return store(layer).read_values(); }
+
+    /// The angles by which keys are rotated as they are read, where they are stored without positions.
+    const auto& angles(int layer) const requires(rotates_on_read<typename State::Shift>) {
+        return state_->shift.angles(state_->stores.owner(state_->stores.index_of(layer)));
+    }
 
     Backend& backend() { return state_->backend; }
     auto& memory() { return state_->scratch.attention; }

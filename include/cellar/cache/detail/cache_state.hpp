@@ -456,8 +456,10 @@ struct CacheState {
     Shift shift;
     Backend backend;
     Book book;
-    std::int64_t rotation = 0; // stands for the pairs of elements that are rotated in all layers; 0: none are
-    BatchBuilder next_tokens;  // of a pass that was asked for by their number
+    std::int64_t rotation =
+        0;                    // stands for the pairs of elements that are rotated in all layers; 0: none are; negative:
+                              // they are stored without their rotation
+    BatchBuilder next_tokens; // of a pass that was asked for by their number
     bool holds_inputs = false; // of an encoder: a sequence can resume anywhere, and a snapshot has any of its inputs
     LayerStores<Store> stores;
     PassState pass;
@@ -493,6 +495,7 @@ private:
         }
         if (limits.populate) populate();
         if constexpr (rotates_keys<Shift>) rotation = digest_of_pairs();
+        if constexpr (rotates_on_read<Shift>) rotation = -digest_of_pairs();
     }
 
     std::int64_t digest_of_pairs() const {
@@ -551,7 +554,7 @@ private:
     }
 
     void check_shift(int layer) const {
-        if constexpr (rotates_keys<Shift>) {
+        if constexpr (rotates_keys<Shift> || rotates_on_read<Shift>) {
             if constexpr (requires(std::size_t n) { shift.fits(n); }) {
                 const auto layers = static_cast<std::size_t>(shape.layers);
                 CELLAR_EXPECTS(shift.fits(layers), "shift: frequencies for ", shift.layers(),

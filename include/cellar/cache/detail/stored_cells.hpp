@@ -75,6 +75,10 @@ public:
         add_arrays(n, prefix, arrays);
         if (auto suits = check_arrays(source, std::span{arrays}.subspan(before)); !suits) return suits;
         const auto rotation = source.number(prefix + "rotation");
+        if ((rotation && *rotation < 0) != (state_.rotation < 0))
+            return Problem{state_.rotation < 0
+                               ? "its keys were not stored to be rotated on read, as those of this cache"
+                               : "its keys were stored to be rotated on read, unlike those of this cache"};
         if (rotation && state_.rotation != 0 && *rotation != state_.rotation)
             return Problem{"its keys are rotated in other pairs of elements than those of this cache"};
         RowPositions::List positions;
