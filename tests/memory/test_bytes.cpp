@@ -146,9 +146,11 @@ struct Several {
 constexpr int text = 4200; // positions: enough for as many parts as a history is divided into
 
 /// A cache of one layer whose sequences share a text, each up to a position of its own.
-template <class Layout>
-Cache<Layout> with_text(const LayerShape& shape, std::int32_t sequences, bool whole) {
-    Cache<Layout> memory{{.each_layer = {shape}}, {.sequences = sequences, .cells = 6016, .batch = 700}};
+template <class Layout, class TheShift = DisabledShift>
+Cache<Layout, FullCausal, TheShift> with_text(const LayerShape& shape, std::int32_t sequences, bool whole,
+                                              const TheShift& shift = TheShift{}) {
+    Cache<Layout, FullCausal, TheShift> memory{
+        {.each_layer = {shape}}, {.sequences = sequences, .cells = 6016, .batch = 700}, {}, shift};
     for (int at = 0; at < text; at += 700) {
         auto pass = memory.begin(Sequence{0}, 700).value();
         pass.mark_put(0);
@@ -173,7 +175,7 @@ std::int64_t taken_by_attend(Memory& memory, const BatchBuilder& batch, const At
     return live_bytes();
 }
 
-template <class Layout>
+template <class Layout, bool OnRead = false>
 void check_attention() {
     for (int i = 0; i < 8; ++i) {
         const int kv_heads = number(1, 3);
@@ -183,11 +185,20 @@ void check_attention() {
                               .sequences = number(1, 12),
                               .heads = kv_heads * group,
                               .threads = number(1, 3),
-                              .reads_shared_once = number(0, 1) == 0};
+                              .reads_shared_once = number(0, 1) == 0,
+                              .rotates_on_read = OnRead};
         CAPTURE(call.tokens);
         CAPTURE(call.sequences);
         CAPTURE(group);
-        auto memory = with_text<Layout>(shape, call.sequences, number(0, 1) == 0);
+        auto memory = [&] {
+            const bool whole = number(0, 1) == 0;
+            if constexpr (OnRead) {
+                const RotateOnRead<Interleaved> shift{RopeShift<Interleaved>{rope_frequencies(shape.key_dim)}};
+                return with_text<Layout>(shape, call.sequences, whole, shift);
+            } else {
+                return with_text<Layout>(shape, call.sequences, whole);
+            }
+        }();
         BatchBuilder batch;
         std::vector<std::int32_t> tokens(static_cast<std::size_t>(call.sequences));
         for (int t = 0; t < call.tokens; ++t) ++tokens[static_cast<std::size_t>(number(0, call.sequences - 1))];
@@ -207,6 +218,7 @@ TEST_CASE("attend takes no more than it says, in any format") {
     check_attention<Blocked<bf16>>();
     check_attention<Blocked<q8_0, 64, q4_0>>();
     check_attention<StandardV<int8_per_head>>();
+    check_attention<StandardV<float>, true>();
 }
 
 TEST_CASE("what attend says is not far from what it takes where sequences decode together") {
