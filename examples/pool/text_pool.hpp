@@ -8,6 +8,7 @@
 #include <cellar/files/file_options.hpp>
 #include <cellar/prefix/prefix_limits.hpp>
 #include <cellar/prefix/prefix_statistics.hpp>
+#include <cellar/serve/request_memory.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -63,6 +64,8 @@ public:
     virtual int match(std::span<const int> tokens) const = 0;
     /// A text without tokens gets the longest prefix of these that the tree has. Returns its length.
     virtual int attach(int text, std::span<const int> tokens) = 0;
+    /// The same, if a scheduler's request has room: see `cellar::serve::RequestMemory`.
+    virtual cellar::Result<void> enter(const cellar::serve::Admission& admission) = 0;
     /// The tree keeps what the memory has of these tokens, which are the first ones of the text.
     virtual void keep(int text, std::span<const int> tokens) = 0;
 

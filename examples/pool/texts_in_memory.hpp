@@ -7,6 +7,7 @@
 #include <cellar/cellar.hpp>
 #include <cellar/files/snapshot_file.hpp>
 #include <cellar/prefix/audit.hpp>
+#include <cellar/serve/tree_memory.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -66,6 +67,10 @@ public:
     int match(std::span<const int> tokens) const override { return tree_.match(tokens).length; }
     int attach(int text, std::span<const int> tokens) override {
         return tree_.attach(cellar::Sequence{text}, tokens).value().length;
+    }
+    cellar::Result<void> enter(const cellar::serve::Admission& admission) override {
+        typename cellar::serve::TreeMemory<Memory>::kept_type kept;
+        return cellar::serve::TreeMemory{tree_}.enter(admission, kept);
     }
     void keep(int text, std::span<const int> tokens) override {
         const cellar::Result<void> kept = tree_.insert(cellar::Sequence{text}, tokens);

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "conversation.hpp"
 #include "outcome.hpp"
 #include "pool/text_model.hpp"
 #include "pool/text_pool.hpp"
-#include "request.hpp"
+#include "pool_memory.hpp"
 #include "trace.hpp"
+#include <cellar/serve/scheduler.hpp>
 
-#include <deque>
 #include <functional>
 #include <list>
+#include <map>
 #include <vector>
 
 namespace serve {
@@ -32,10 +34,8 @@ struct ServerOptions {
     std::function<void(const State&)> watch = {}; ///< called after each step
 };
 
-/// Serves the users of a trace with continuous batching. Each step is one forward pass over the next token of every
-/// request that is writing and over pieces of the prompts of others. A request that has a text of the pool is running.
-/// If the pool is full, the request that began last is put back to the queue, and goes on later from what the tree has
-/// of it.
+/// Serves the users of a trace with continuous batching. Each step is one forward pass, which a scheduler plans. Each
+/// turn of a conversation is a request of its own, which begins with what the tree has of it.
 class Server {
 public:
     /// Throws if a conversation does not fit.
@@ -44,35 +44,24 @@ public:
     Outcome run();
 
 private:
-    struct Part {
-        Request* request;
-        int count;
-    };
-
-    void receive();
-    void admit();
-    bool has_room_for(const Request& request) const;
-    std::vector<Part> next_batch() const;
-    const llama::Matrix& compute(std::vector<Part>& batch);
-    const llama::Matrix* run_pass(const std::vector<Part>& batch, cellar::Refusal& refusal);
-    cellar::Result<void> shift(Request& request, int count);
-    void keep(Request& request, int length);
-    void preempt();
-    void advance(const Part& part, const llama::Matrix& logits, Eigen::Index row);
-    void finish_turn(Request& request);
-    void release(Request& request);
-    int done(const Request& request) const { return pool_.length(request.text_number); }
-    void measure(Latency& latency, const Request& request) const;
     void skip_idle_steps();
+    void receive();
+    void submit(Conversation& conversation);
+    const llama::Matrix& compute();
+    cellar::Result<const llama::Matrix*> run_pass();
+    void advance(cellar::serve::RequestId id, const llama::Matrix& logits, Eigen::Index row);
+    void shift(cellar::serve::RequestId id);
+    void finish_turn(cellar::serve::RequestId id);
+    void measure(Latency& latency, const Conversation& conversation) const;
 
     llama::TextModel& model_;
     llama::Texts& pool_;
     ServerOptions options_;
-    std::list<Request> requests_;
-    std::vector<Request*> due_;     // whose prompt has not arrived
-    std::deque<Request*> queue_;    // whose prompt waits
-    std::vector<Request*> running_; // in the order of admission
-    std::vector<int> free_texts_;
+    int context_; ///< tokens of a conversation at most
+    cellar::serve::Scheduler<PoolMemory> scheduler_;
+    std::list<Conversation> conversations_;
+    std::vector<Conversation*> due_; // whose prompt has not arrived
+    std::map<cellar::serve::RequestId, Conversation*> served_;
     int step_ = 0;
     int finished_ = 0;
     Outcome outcome_;

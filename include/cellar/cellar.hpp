@@ -4,8 +4,8 @@
 /// The memories, policies and batches, which need nothing but the standard library. Include these headers by name:
 /// `attention/attend.hpp`, `attention/attend_bytes.hpp`, `attention/merge_attention.hpp`,
 /// `attention/kokkos_threads.hpp`, `element/convert.hpp`, `models/models.hpp`, `cache/describe.hpp`, `cache/audit.hpp`,
-/// `cache/sizes.hpp`, `prefix/audit.hpp`, `backend/eigen.hpp`, `backend/kokkos.hpp`, and the headers of `interop/`,
-/// `files/` and `mpi/`.
+/// `cache/sizes.hpp`, `prefix/audit.hpp`, `backend/eigen.hpp`, `backend/kokkos.hpp`, and the headers of `serve/`,
+/// `interop/`, `files/` and `mpi/`.
 
 #include <cellar/backend/host.hpp>
 #include <cellar/backend/no_data.hpp>

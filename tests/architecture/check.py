@@ -30,6 +30,7 @@ ROOMS = {
     "recurrent": ["base", "element", "backend", "memory"],
     "hybrid": ["base", "memory"],
     "prefix": ["base", "memory"],
+    "serve": ["base", "memory", "prefix"],
     "attention": ["base", "simd", "element", "layout", "shift", "book", "backend", "memory"],
     "models": ["base", "element", "layout", "window", "shift", "backend", "cache", "recurrent", "hybrid"],
     "interop": ["base", "element", "format", "layout", "memory", "cache", "attention", "models"],

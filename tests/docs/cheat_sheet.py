@@ -15,12 +15,14 @@ LIMITS = {
     "CacheLimits": "cache/cache_limits.hpp",
     "StateLimits": "recurrent/state_limits.hpp",
     "PrefixLimits": "prefix/prefix_limits.hpp",
+    "SchedulerLimits": "serve/scheduler_limits.hpp",
 }
 # Whose public functions must all be on the page, and the line of the header at which those for programs end.
 COMPLETE = {
     "cache/cache.hpp": "/// The two phases of these operations",
     "cache/cell_room.hpp": "private:",
     "prefix/prefix_tree.hpp": "private:",
+    "serve/scheduler.hpp": "private:",
 }
 # Where a function of the page may be declared, too.
 OTHERS = (

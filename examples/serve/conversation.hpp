@@ -4,6 +4,7 @@
 #include "generate/sampler.hpp"
 #include "pool/text_model.hpp"
 #include "trace.hpp"
+#include <cellar/serve/request.hpp>
 
 #include <algorithm>
 #include <chrono>
@@ -17,10 +18,16 @@ namespace serve {
 
 using Clock = std::chrono::steady_clock;
 
+/// Tokens [begin, end) of a conversation.
+struct Range {
+    int begin;
+    int end;
+};
+
 /// A user's conversation, and the turn that is being served.
-class Request {
+class Conversation {
 public:
-    Request(const User& user, int index, const llama::TextModel& model, double temperature)
+    Conversation(const User& user, int index, const llama::TextModel& model, double temperature)
         : user_{&user}, index_{index}, model_{&model}, temperature_{temperature}, arrival_{user.at}, sample_{0, 0} {
         append(user.system);
         system_length_ = length();
@@ -38,27 +45,22 @@ public:
     int index() const { return index_; }
     /// The step at which the turn's prompt arrives.
     int arrival() const { return arrival_; }
-    const std::string& system() const { return user_->system; }
-    int system_length() const { return system_length_; }
 
     int length() const { return static_cast<int>(tokens_.size()); }
-    std::span<const int> tokens() const { return tokens_; }
-    std::span<const int> first(int count) const { return tokens().first(static_cast<std::size_t>(count)); }
 
-    /// Where the tree should keep what was computed: the end of the shared prompt, and the prompt but for its last
-    /// token, whose output is needed.
-    bool is_boundary(int length) const { return length == system_length() || length == prompt_end_ - 1; }
-
-    /// How many tokens may follow the first `done` in one pass, at most `budget`.
-    int piece(int done, int budget) const {
-        int end = std::min(length(), done + budget);
-        for (const int boundary : {prompt_end_ - 1, system_length()})
-            if (done < boundary && boundary < end) end = boundary;
-        return end - done;
+    /// The turn. Others may go on from the end of the shared prompt, and from the prompt but for its last token, whose
+    /// output is needed.
+    cellar::serve::Request request() const {
+        return {.tokens = tokens_,
+                .answer = prompt_end_ + turn().reply - length(),
+                .keep = {system_length_, prompt_end_ - 1}};
     }
 
     /// Draws the next token of the reply.
-    void draw(const llama::Matrix& logits, Eigen::Index row) { tokens_.push_back(sample_(logits, row)); }
+    int draw(const llama::Matrix& logits, Eigen::Index row) {
+        tokens_.push_back(sample_(logits, row));
+        return tokens_.back();
+    }
     bool has_one_token() const { return length() == prompt_end_ + 1; }
     bool is_answered() const { return length() == prompt_end_ + turn().reply; }
 
@@ -72,16 +74,22 @@ public:
 
     std::string text() const { return forgotten_.empty() ? model_->text(tokens_) : whole_text(); }
 
-    /// Tokens [begin, end) no longer fit, and those after them move down.
-    void forget(int begin, int end) {
-        forgotten_.push_back({begin, {tokens_.begin() + begin, tokens_.begin() + end}});
-        tokens_.erase(tokens_.begin() + begin, tokens_.begin() + end);
-        prompt_end_ -= end - begin;
-        system_length_ = std::min(system_length_, begin);
+    /// What is forgotten when there are more tokens than `context`: the older half of those behind the first `sinks`, or
+    /// more if they still do not fit.
+    Range older_half(int sinks, int context) const {
+        const int begin = std::min(sinks, context - 1);
+        return {begin, begin + std::max((length() - begin) / 2, length() - context)};
+    }
+    /// These tokens no longer fit, and those after them move down.
+    void forget(Range range) {
+        const auto begin = tokens_.begin() + range.begin;
+        const auto end = tokens_.begin() + range.end;
+        forgotten_.push_back({range.begin, {begin, end}});
+        tokens_.erase(begin, end);
+        prompt_end_ -= range.end - range.begin;
+        system_length_ = std::min(system_length_, range.begin);
     }
 
-    int text_number = -1;      ///< in the pool; -1 while it waits
-    bool is_shifted = false;   ///< what the pool has of it saw tokens that were forgotten
     Clock::time_point since{}; ///< when the prompt arrived
 
 private:
