@@ -103,17 +103,17 @@ TEST_CASE("serve: texts do not depend on the tree, the pool or the other request
     for (const std::string& file : {plain_model, hybrid_model}) {
         Machine machine{file};
         const serve::Trace trace = small_trace();
-        const serve::Outcome tight = machine.serve(trace, 360, 4, true);
+        const serve::Outcome tight = machine.serve(trace, 336, 4, true);
         check_complete(tight, trace);
         CHECK(tight.hit_rate() > 0.2);
         CHECK(tight.preemptions > 0);
         CHECK(tight.tree.evictions > 0);
-        const serve::Outcome offloading = machine.serve(trace, 360, 4, true, 1 << 22);
+        const serve::Outcome offloading = machine.serve(trace, 336, 4, true, 1 << 22);
         check_complete(offloading, trace);
         CHECK(offloading.tree.reloads > 0);
         CHECK(offloading.texts == tight.texts);
         CHECK(offloading.computed < tight.computed);
-        const serve::Outcome plain = machine.serve(trace, 360, 4, false);
+        const serve::Outcome plain = machine.serve(trace, 336, 4, false);
         check_complete(plain, trace);
         CHECK(plain.hit_rate() == 0);
         CHECK(plain.preemptions > 0);

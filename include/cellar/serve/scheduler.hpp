@@ -151,6 +151,7 @@ public:
             memory_.clear(e.sequence);
             free_.push_back(e.sequence);
         }
+        has_changed_ = true;
         std::vector<std::int32_t> tokens = std::move(e.tokens);
         (e.sequence.value >= 0 ? running_ : waiting_).erase(id);
         return tokens;
@@ -171,6 +172,7 @@ public:
         } else {
             e.kept = {};
         }
+        has_changed_ = true;
         e.tokens.erase(e.tokens.begin() + begin.value, e.tokens.begin() + end.value);
         std::erase_if(e.keep, [&](std::int32_t length) { return length > begin.value; });
         e.due = e.answer > 0 ? std::min(size(e), limits_.context) : e.due - (end - begin);
@@ -218,19 +220,22 @@ private:
             const auto found = running_.find(part.request);
             if (found == running_.end()) continue;
             const Entry& e = found->second;
-            if (std::binary_search(e.keep.begin(), e.keep.end(), memory_.next(e.sequence).value))
-                memory_.keep(e.sequence, computed(e), e.salt);
+            if (!std::binary_search(e.keep.begin(), e.keep.end(), memory_.next(e.sequence).value)) continue;
+            memory_.keep(e.sequence, computed(e), e.salt);
+            has_changed_ = true;
         }
         parts_.clear();
     }
 
     /// The oldest first, and none that is younger than one that has to wait. Refuses if none can run.
     Result<void> admit() {
+        if (!has_changed_ && !running_.empty()) return {};
         std::int64_t ahead_of_all = 0;
         for (const auto& [id, e] : running_) ahead_of_all += ahead(e);
         while (!waiting_.empty() && !free_.empty()) {
             Entry& e = waiting_.begin()->second;
             const Result<void> entered = memory_.enter(admission_of(e, ahead_of_all), e.kept);
+            has_changed_ = entered.has_value();
             if (!entered) return running_.empty() ? entered : Result<void>{};
             e.sequence = free_.back();
             free_.pop_back();
@@ -286,6 +291,7 @@ private:
         e.kept = memory_.put_back(e.sequence, computed(e), e.salt);
         free_.push_back(std::exchange(e.sequence, Sequence{-1}));
         waiting_.insert(running_.extract(found));
+        has_changed_ = true;
         ++preemptions_;
     }
 
@@ -298,6 +304,7 @@ private:
     std::vector<Part> parts_;
     std::vector<Candidate> candidates_;
     BatchBuilder batch_;
+    bool has_changed_ = true; // the oldest that waits may find room, which it did not find before
     std::int64_t submitted_ = 0;
     std::int64_t preemptions_ = 0;
 };

@@ -21,7 +21,7 @@ struct SchedulerLimits {
     Admit admit = Admit::when_it_fits;
     /// Of `when_it_fits`: so many cells for each request must be left when another one begins. Then one that was just
     /// put back does not return at once.
-    std::int32_t spare = 8;
+    std::int32_t spare = 1;
 };
 
 } // namespace cellar::serve
