@@ -42,7 +42,7 @@ TEST_CASE("a choice of victims of one's own") {
     Memory memory{{.layers = 1, .kv_heads = 2, .head_dim = 4}, {.sequences = 4, .cells = 70, .batch = 64}};
     serve::Scheduler scheduler{
         serve::PlainMemory{memory}, {.sequences = 4, .batch = 64, .spare = 0}, MostCells{&memory}};
-    for (const std::size_t length : {10, 30, 20}) {
+    for (const std::size_t length : {10U, 30U, 20U}) {
         serve::Request request{.tokens = std::vector<std::int32_t>(length), .answer = 10};
         REQUIRE(scheduler.submit(std::move(request)));
     }
