@@ -16,6 +16,8 @@
 #include <functional>
 #include <iomanip>
 #include <iostream>
+#include <map>
+#include <memory>
 #include <optional>
 #include <random>
 #include <stdexcept>
@@ -33,7 +35,8 @@ struct Options {
     int prompt = 512;
     std::vector<int> contexts{512, 4096, 16384, 32768};
     std::vector<int> sequences{1, 8};
-    std::int64_t bytes = std::int64_t{2} << 30;
+    std::string format = "half";
+    std::int64_t bytes = std::int64_t{4} << 30;
     double seconds = 60;
     std::string json;
 };
@@ -47,6 +50,9 @@ void declare(CLI::App& app, Options& o) {
         ->capture_default_str();
     app.add_option("--contexts", o.contexts, "tokens of each sequence")->delimiter(',')->capture_default_str();
     app.add_option("--sequences", o.sequences, "that decode together")->delimiter(',')->capture_default_str();
+    app.add_option("--cache-type", o.format, "of keys and values, in both")
+        ->transform(CLI::CheckedTransformer(std::map<std::string, std::string>{{"f16", "half"}, {"q8_0", "q8_0"}}))
+        ->capture_default_str();
     app.add_option("--bytes", o.bytes, "of keys and values of one engine at most; larger cases are left out")
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 50))
         ->capture_default_str();
@@ -85,7 +91,7 @@ public:
         add_engine("attend", engine::Way::attend);
         add_engine("flash", engine::Way::flash);
         add_libllama("libllama, flash", true, true);
-        add_libllama("libllama", false, true);
+        if (!quantized()) add_libllama("libllama", false, true); // it has no other attention over quantised values
         if (sequences > 1) add_libllama("libllama, flash, streams", true, false);
     }
 
@@ -126,6 +132,8 @@ private:
         const int tokens = context_ + options_.warm_up + options_.rounds + options_.prompt + 64;
         return (tokens + 255) / 256 * 256;
     }
+    bool quantized() const { return options_.format != "half"; }
+    ggml_type type() const { return quantized() ? GGML_TYPE_Q8_0 : GGML_TYPE_F16; }
     int batch() const { return std::max({64, options_.prompt, sequences_}); }
 
     void add_engine(const std::string& name, engine::Way way) {
@@ -133,6 +141,7 @@ private:
             model_,
             engine::MemoryOptions{
                 .limits = {.texts = sequences_, .context = room(), .cells = room() * sequences_, .batch = batch()},
+                .format = options_.format,
                 .way = way}));
         engine::Engine& engine = *engines_.back();
         for (int s = 0; s < sequences_; ++s) engine.memory().fill(s, context_);
@@ -154,6 +163,8 @@ private:
                                                                                      .texts = sequences_,
                                                                                      .cells = room() * sequences_,
                                                                                      .batch = batch(),
+                                                                                     .keys = type(),
+                                                                                     .values = type(),
                                                                                      .flash = flash,
                                                                                      .pooled = pooled}));
         engine::Libllama& libllama = *theirs_.back();
@@ -213,7 +224,8 @@ int run(const Options& o) {
     for (const int sequences : o.sequences) {
         for (const int context : o.contexts) {
             const std::int64_t bytes = engine::memory_bytes(
-                model.shape(), {.limits = {.texts = sequences, .context = context, .cells = context * sequences}});
+                model.shape(),
+                {.limits = {.texts = sequences, .context = context, .cells = context * sequences}, .format = o.format});
             if (bytes > o.bytes) {
                 std::cout << "left out: context " << context << ", sequences " << sequences << ", which take " << bytes
                           << " bytes\n";
@@ -226,7 +238,12 @@ int run(const Options& o) {
         }
     }
     file.write([&](std::ostream& stream) {
-        stream << nlohmann::ordered_json{{"model", o.model}, {"threads", o.threads}, {"cases", json}}.dump(2) << '\n';
+        stream << nlohmann::ordered_json{{"model", o.model},
+                                         {"threads", o.threads},
+                                         {"cache_type", o.format},
+                                         {"cases", json}}
+                      .dump(2)
+               << '\n';
     });
     return llama::done;
 }

@@ -31,7 +31,8 @@ llama_context* make_context(llama_model* model, const LibllamaOptions& options) 
 class State {
 public:
     State(llama_context* context, const LibllamaOptions& options, int text, int tokens)
-        : half_{options.keys == GGML_TYPE_F16},
+        : keys_{options.keys},
+          values_{options.values},
           tokens_{static_cast<std::uint32_t>(tokens)},
           bytes_(header(context, text)) {
         const llama_model* const model = llama_get_model(context);
@@ -57,7 +58,7 @@ private:
 
     void write_stream(const llama_model* model, int text, bool transposed) {
         const auto layers = static_cast<std::uint32_t>(llama_model_n_layer(model));
-        const auto width = static_cast<std::uint32_t>(kv_width(model));
+        const int width = kv_width(model);
         for (std::uint32_t position = 0; position < tokens_; ++position) {
             add(position);
             add(std::uint32_t{1}); // texts that have it
@@ -65,21 +66,22 @@ private:
         }
         add(std::uint32_t{transposed ? 1U : 0U});
         add(layers);
-        add(std::uint64_t{0}); // neither keys nor values are rotated
+        add(rotated(keys_));
+        add(rotated(values_));
         for (std::uint32_t i = 0; i < layers; ++i) {
-            add(type());
-            add(std::uint64_t{width} * element());
-            rows(std::size_t{width} * tokens_);
+            add(std::int32_t{keys_});
+            add(std::uint64_t{ggml_row_size(keys_, width)});
+            rows(keys_, width);
         }
         for (std::uint32_t i = 0; i < layers; ++i) {
-            add(type());
+            add(std::int32_t{values_});
             if (transposed) {
-                add(static_cast<std::uint32_t>(element()));
-                add(width);
+                add(static_cast<std::uint32_t>(ggml_type_size(values_)));
+                add(static_cast<std::uint32_t>(width));
             } else {
-                add(std::uint64_t{width} * element());
+                add(std::uint64_t{ggml_row_size(values_, width)});
             }
-            rows(std::size_t{width} * tokens_);
+            rows(values_, width);
         }
     }
 
@@ -93,8 +95,8 @@ private:
         return dim * llama_model_n_head_kv(model);
     }
 
-    std::int32_t type() const { return half_ ? GGML_TYPE_F16 : GGML_TYPE_F32; }
-    std::size_t element() const { return half_ ? 2 : 4; }
+    /// The order of the Hadamard matrix that rotates the rows before they are quantised; 0: none does.
+    static std::uint32_t rotated(ggml_type type) { return ggml_is_quantized(type) ? 64 : 0; }
 
     template <class T>
     void add(T value) {
@@ -102,20 +104,22 @@ private:
         bytes_.insert(bytes_.end(), first, first + sizeof value);
     }
 
-    /// In [-1, 1).
-    void rows(std::size_t elements) {
-        for (std::size_t i = 0; i < elements; ++i) {
-            random_ = random_ * 1664525 + 1013904223;
-            const float value = static_cast<float>(random_ >> 20) / 2048 - 1;
-            if (half_) {
-                add(ggml_fp32_to_fp16(value));
-            } else {
-                add(value);
+    /// Of values in [-1, 1); one row a token.
+    void rows(ggml_type type, int width) {
+        const std::size_t size = ggml_row_size(type, width);
+        std::vector<float> row(static_cast<std::size_t>(width));
+        for (std::uint32_t i = 0; i < tokens_; ++i) {
+            for (float& value : row) {
+                random_ = random_ * 1664525 + 1013904223;
+                value = static_cast<float>(random_ >> 20) / 2048 - 1;
             }
+            bytes_.resize(bytes_.size() + size);
+            ggml_quantize_chunk(type, row.data(), bytes_.data() + bytes_.size() - size, 0, 1, width, nullptr);
         }
     }
 
-    bool half_;
+    ggml_type keys_;
+    ggml_type values_;
     std::uint32_t tokens_;
     std::uint32_t random_ = 1;
     std::vector<std::uint8_t> bytes_;
