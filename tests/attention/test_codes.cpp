@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <random>
 #include <span>
@@ -246,7 +247,46 @@ TEST_CASE("formats that come with cellar are multiplied as what they decode to")
     check<Blocked<iq4_nl, 64, nvfp4>>({4, 2, 32, 64});
     check<Blocked<Affine<4, 64>, 16, mxfp4>>({2, 2, 64, 64});
     check<StandardV<fp8_e4m3, q5_1>>({4, 1, 32, 32});
+    check<StandardV<q4_1, q5_0>>({4, 1, 32, 32});
     check<StandardV<Rotated<Hadamard<2>, q4_0>, int8_per_head>>({4, 2, 64, 64, 100}, 2);
+}
+
+TEST_CASE("kernels look up codes of 4 bits as formats unpack them, all 16 in each place") {
+    const auto check_levels = []<class F>(F) {
+        constexpr std::size_t values{F::values_per_unit};
+        typename F::unit unit{};
+        for (unsigned first = 0; first < 16; ++first) {
+            for (unsigned i = 0; i < values / 2; ++i)
+                (unit.*F::nibbles)[i] = static_cast<std::uint8_t>((first + i) % 16 | (first + 3 * i) % 16 << 4);
+            std::vector<std::int8_t> expected(values);
+            if constexpr (detail::has_scale_plane<F>) {
+                detail::AffineGroup<4, 64>::unpack<true>(unit, expected.data());
+            } else if constexpr (F::has_offsets) {
+                typename F::factor factor[2];
+                F::unpack_unit(unit, expected.data(), factor, factor + 1);
+            } else {
+                typename F::factor factors[4];
+                F::unpack_unit(unit, expected.data(), factors);
+            }
+            std::vector<std::int8_t> looked_up(values);
+            for (const auto unpack :
+                 {&detail::BaselineLevels::unpack<F::levels>,
+#ifdef CELLAR_HAS_X86_VECTORS
+                  detail::best_instructions() >= Instructions::avx2 ? &detail::Avx2Levels::unpack<F::levels>
+                                                                    : &detail::BaselineLevels::unpack<F::levels>
+#endif
+                 }) {
+                for (std::size_t i = 0; i < values; i += 32) unpack(unit.*F::nibbles + i / 2, looked_up.data() + i);
+                CHECK(looked_up == expected);
+            }
+        }
+    };
+    check_levels(q4_0{});
+    check_levels(q4_1{});
+    check_levels(iq4_nl{});
+    check_levels(mxfp4{});
+    check_levels(nvfp4{});
+    check_levels(Affine<4>{});
 }
 
 TEST_CASE("one query that is not a number makes its own results numbers no more") {

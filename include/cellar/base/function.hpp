@@ -8,3 +8,11 @@
 #else
 #define CELLAR_FUNCTION
 #endif
+
+/// Before a loop of constant length that is to become vector instructions: at -O3, g++ writes out loops of 16 rounds
+/// or fewer before it looks at them as vectors, and then makes none.
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__CUDACC__)
+#define CELLAR_VECTOR_LOOP _Pragma("GCC unroll 1")
+#else
+#define CELLAR_VECTOR_LOOP
+#endif

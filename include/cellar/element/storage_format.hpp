@@ -116,7 +116,8 @@ concept is_format =
 /// - `factor`: the type of factors, `float` or `half`; `float` if there is no such member.
 /// - `has_offsets`: true if offsets[i / values_per_factor], of the same type, are added to the values.
 /// - `unpack(units, codes, factors)`, with `scales` after the units, and `offsets` after the factors, if there are
-///   any: what one head unpacks to. Loops of constant length over a unit's values become vector instructions.
+///   any: what one head unpacks to. Loops of constant length over a unit's values become vector instructions;
+///   write `CELLAR_VECTOR_LOOP` before those of 16 rounds or fewer.
 ///
 /// If `unit` is `code`, units are the codes and scales the factors, and there is no `unpack`. If a unit has the members
 /// `scale`, the factor, and `steps`, the codes, `attend` reads these where they are.
@@ -186,6 +187,14 @@ concept stores_steps = unpacks_codes<F> && requires(const typename F::unit& unit
     requires std::same_as<decltype(F::unit::scale), typename F::factor>;
     requires F::values_per_factor == F::values_per_unit;
     requires !has_second_plane<F>;
+};
+
+/// A format of codes of 4 bits, which stand for `levels`. `nibbles`: a pointer to the array of bytes that a unit has
+/// them in. Kernels look the codes up, and ask the format for nothing but the factors.
+template <class F>
+concept looks_up_codes = unpacks_codes<F> && requires(const typename F::unit& unit) {
+    F::levels.of_codes;
+    requires sizeof(unit.*F::nibbles) * 2 == F::values_per_unit;
 };
 
 /// The values that one factor serves.

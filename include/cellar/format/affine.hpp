@@ -7,6 +7,7 @@
 #include <cellar/format/detail/name.hpp>
 #include <cellar/format/detail/numbers.hpp>
 #include <cellar/format/detail/run.hpp>
+#include <cellar/simd/levels.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +27,14 @@ struct PackedNumbers {
 struct ScaleAndBias {
     half scale;
     half bias;
+};
+
+template <int Bits>
+struct AffineLevels {};
+template <>
+struct AffineLevels<4> {
+    static constexpr auto levels = Levels::from(0, 1);
+    static constexpr auto nibbles = &PackedNumbers<4>::bytes;
 };
 
 template <int Bits, int Group>
@@ -85,7 +94,7 @@ private:
 template <int Bits, int Group = 64>
     requires((Bits == 2 || Bits == 3 || Bits == 4 || Bits == 6 || Bits == 8)
              && (Group == 32 || Group == 64 || Group == 128))
-struct Affine {
+struct Affine : detail::AffineLevels<Bits> {
     using unit = detail::PackedNumbers<Bits>;
     using scale = detail::ScaleAndBias;
     using code = std::int8_t;
@@ -125,13 +134,17 @@ public:
     [[gnu::always_inline]] static void unpack(std::span<const unit> units, std::span<const scale> scales,
                                               std::span<code> codes, std::span<float> factors,
                                               std::span<float> offsets) {
-        constexpr int zero = Bits == 8 ? 128 : 0;
-        for (std::size_t group = 0; group < scales.size(); ++group) {
+        for (std::size_t group = 0; group < scales.size(); ++group)
             for (std::size_t i = group * units_per_group; i < (group + 1) * units_per_group; ++i)
                 Numbers::template unpack<true>(units.data()[i], codes.data() + i * 32);
+        unpack_factors(scales, factors.data(), offsets.data());
+    }
+    [[gnu::always_inline]] static void unpack_factors(std::span<const scale> scales, float* factors, float* offsets) {
+        constexpr int zero = Bits == 8 ? 128 : 0;
+        for (std::size_t group = 0; group < scales.size(); ++group) {
             const scale& own = scales.data()[group];
-            factors.data()[group] = static_cast<float>(own.scale);
-            offsets.data()[group] = static_cast<float>(own.scale) * zero + static_cast<float>(own.bias);
+            factors[group] = static_cast<float>(own.scale);
+            offsets[group] = static_cast<float>(own.scale) * zero + static_cast<float>(own.bias);
         }
     }
 

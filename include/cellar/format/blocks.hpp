@@ -6,6 +6,7 @@
 #include <cellar/format/detail/blocks.hpp>
 #include <cellar/format/detail/codes.hpp>
 #include <cellar/format/detail/numbers.hpp>
+#include <cellar/simd/levels.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -65,7 +66,9 @@ template <class Block>
 template <int Zero>
 [[gnu::always_inline]] CELLAR_FUNCTION inline void unpack_nibbles(const std::uint8_t* __restrict low,
                                                                   std::int8_t* __restrict to) {
+    CELLAR_VECTOR_LOOP
     for (int i = 0; i < 16; ++i) to[i] = static_cast<std::int8_t>((low[i] & 0xf) - Zero);
+    CELLAR_VECTOR_LOOP
     for (int i = 0; i < 16; ++i) to[16 + i] = static_cast<std::int8_t>((low[i] >> 4) - Zero);
 }
 /// Eight codes in 64 bits, with their fifth bits.
@@ -108,6 +111,9 @@ struct SignedBlocks : InBlocks<Format, Block, 32, half> {
     }
     [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const Block& block, std::int8_t* to, half* factors) {
         unpack_codes<Zero>(block, to);
+        factors_of(block, factors);
+    }
+    [[gnu::always_inline]] CELLAR_FUNCTION static void factors_of(const Block& block, half* factors) {
         *factors = block.scale;
     }
 };
@@ -131,6 +137,9 @@ struct MinimumBlocks : InBlocks<Format, Block, 32, half, 32, true> {
     [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const Block& block, std::int8_t* to, half* factors,
                                                                    half* offsets) {
         unpack_codes(block, to);
+        factors_of(block, factors, offsets);
+    }
+    [[gnu::always_inline]] CELLAR_FUNCTION static void factors_of(const Block& block, half* factors, half* offsets) {
         *factors = block.scale;
         *offsets = block.minimum;
     }
@@ -174,10 +183,14 @@ struct q8_0 : detail::InBlocks<q8_0, detail::BytesBlock, 32, half> {
 /// one of largest magnitude.
 struct q4_0 : detail::SignedBlocks<q4_0, detail::NibblesBlock, 8> {
     static constexpr std::string_view name = "q4_0";
+    static constexpr auto levels = detail::Levels::from(-8, 16);
+    static constexpr auto nibbles = &unit::low;
 };
 /// 5 bits a value: 16 steps from the smallest value on. Errors are at most r / 30.
 struct q4_1 : detail::MinimumBlocks<q4_1, detail::NibblesMinimumBlock, 15> {
     static constexpr std::string_view name = "q4_1";
+    static constexpr auto levels = detail::Levels::from(0, 16);
+    static constexpr auto nibbles = &unit::low;
 };
 /// 5.5 bits a value: 32 steps times a scale. Errors are at most a / 16, and a / 32 where the value has the sign of the
 /// one of largest magnitude.
@@ -194,6 +207,8 @@ struct q5_1 : detail::MinimumBlocks<q5_1, detail::FiveBitsMinimumBlock, 31> {
 /// `ggml_quantize_chunk` searches for better scales.
 struct iq4_nl : detail::InBlocks<iq4_nl, detail::NibblesBlock, 32, half> {
     static constexpr std::string_view name = "iq4_nl";
+    static constexpr auto levels = detail::Levels::of(detail::iq4_levels, 16);
+    static constexpr auto nibbles = &unit::low;
 
     [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, unit& block) {
         const float largest = detail::first_largest<32>(values);
@@ -220,12 +235,14 @@ struct iq4_nl : detail::InBlocks<iq4_nl, detail::NibblesBlock, 32, half> {
         std::int8_t codes[32];
         detail::unpack_codes(block, codes);
         for (int i = 0; i < 32; ++i) to[i] = level_of(codes[i]);
+        factors_of(block, factors);
+    }
+    [[gnu::always_inline]] CELLAR_FUNCTION static void factors_of(const unit& block, half* factors) {
         *factors = block.scale;
     }
 
 private:
     static constexpr float lowest = detail::iq4_levels[0];
-    static constexpr auto& levels = detail::iq4_levels;
     static constexpr std::int32_t tiny = 0x26901d7d; // as a float: 1e-15
     static constexpr std::int32_t infinity = 0x7f800000;
 
@@ -236,7 +253,7 @@ private:
         constexpr Nearest() {
             for (int n = -256; n < 256; ++n)
                 for (std::uint8_t code = 1; code < 16; ++code)
-                    if (n >= levels[code - 1] + levels[code]) codes[n + 256] = code;
+                    if (n >= detail::iq4_levels[code - 1] + detail::iq4_levels[code]) codes[n + 256] = code;
         }
     };
     static const Nearest nearest;
@@ -252,7 +269,7 @@ private:
     }
 #else
     [[gnu::always_inline]] CELLAR_FUNCTION static std::int8_t level_of(int code) {
-        return levels[code];
+        return detail::iq4_levels[code];
     }
     [[gnu::always_inline]] CELLAR_FUNCTION static std::uint8_t nearest_code(std::int32_t twice) {
         return nearest.codes[twice + 256];

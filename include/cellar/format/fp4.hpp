@@ -6,6 +6,7 @@
 #include <cellar/format/detail/codes.hpp>
 #include <cellar/format/detail/minifloat.hpp>
 #include <cellar/format/detail/numbers.hpp>
+#include <cellar/simd/levels.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -48,9 +49,13 @@ template <int N>
 template <int N>
 [[gnu::always_inline]] CELLAR_FUNCTION inline void unpack_e2m1(const std::uint8_t* __restrict from,
                                                                std::int8_t* __restrict twice) {
+    CELLAR_VECTOR_LOOP
     for (int i = 0; i < N / 2; ++i) twice[i] = twice_e2m1(from[i] & 0xf);
+    CELLAR_VECTOR_LOOP
     for (int i = 0; i < N / 2; ++i) twice[i + N / 2] = twice_e2m1(from[i] >> 4);
 }
+
+inline constexpr std::int8_t twice_of_e2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 struct Mxfp4Block {
     std::uint8_t scale;
@@ -58,7 +63,7 @@ struct Mxfp4Block {
 };
 struct Nvfp4Block {
     std::uint8_t scales[4];
-    std::uint8_t numbers[4][8]; // byte i of a group: numbers i and 8 + i
+    std::uint8_t numbers[32]; // byte i of a group's eight: numbers i and 8 + i
 };
 
 } // namespace detail
@@ -72,6 +77,8 @@ struct Nvfp4Block {
 /// the same bits again.
 struct mxfp4 : detail::InBlocks<mxfp4, detail::Mxfp4Block, 32, float> {
     static constexpr std::string_view name = "mxfp4";
+    static constexpr auto levels = detail::Levels::of(detail::twice_of_e2m1, 16);
+    static constexpr auto nibbles = &unit::numbers;
 
     [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, unit& block) {
         const std::int32_t exponent = detail::magnitude_of(detail::largest_magnitude<32>(values)) >> 23;
@@ -80,6 +87,9 @@ struct mxfp4 : detail::InBlocks<mxfp4, detail::Mxfp4Block, 32, float> {
     }
     [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const unit& block, code* codes, float* factors) {
         detail::unpack_e2m1<32>(block.numbers, codes);
+        factors_of(block, factors);
+    }
+    [[gnu::always_inline]] CELLAR_FUNCTION static void factors_of(const unit& block, float* factors) {
         *factors = half_of(block.scale);
     }
 
@@ -96,6 +106,8 @@ namespace detail {
 template <class Format, bool FourOverSix>
 struct Nvfp4 : InBlocks<Format, Nvfp4Block, 64, float, 16> {
     static constexpr std::string_view name = "nvfp4";
+    static constexpr auto levels = Levels::of(twice_of_e2m1, 8);
+    static constexpr auto nibbles = &Nvfp4Block::numbers;
 
     [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, Nvfp4Block& block) {
         for (std::ptrdiff_t group = 0; group < 4; ++group) {
@@ -107,15 +119,18 @@ struct Nvfp4 : InBlocks<Format, Nvfp4Block, 64, float, 16> {
                 if (error_of(own, value_of(larger)) < error_of(own, value_of(scale))) scale = larger;
             }
             block.scales[group] = scale;
-            encode_e2m1<16>(own, scale == 0 ? __builtin_inff() : value_of(scale), block.numbers[group]); // 0: all are 0
+            encode_e2m1<16>(own, scale == 0 ? __builtin_inff() : value_of(scale), // 0: all are 0
+                            block.numbers + 8 * group);
         }
     }
     [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const Nvfp4Block& block, std::int8_t* codes,
                                                                    float* factors) {
-        for (std::ptrdiff_t group = 0; group < 4; ++group) {
-            unpack_e2m1<16>(block.numbers[group], codes + 16 * group);
-            factors[group] = value_of(block.scales[group]) / 2;
-        }
+        for (std::ptrdiff_t group = 0; group < 4; ++group)
+            unpack_e2m1<16>(block.numbers + 8 * group, codes + 16 * group);
+        factors_of(block, factors);
+    }
+    [[gnu::always_inline]] CELLAR_FUNCTION static void factors_of(const Nvfp4Block& block, float* factors) {
+        for (int group = 0; group < 4; ++group) factors[group] = value_of(block.scales[group]) / 2;
     }
 
 private:

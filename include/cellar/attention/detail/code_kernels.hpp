@@ -8,6 +8,7 @@
 #include <cellar/element/half.hpp>
 #include <cellar/element/storage_format.hpp>
 #include <cellar/simd/byte_products.hpp>
+#include <cellar/simd/levels.hpp>
 #include <cellar/simd/vector.hpp>
 
 #include <algorithm>
@@ -23,15 +24,27 @@
 namespace cellar::detail {
 
 /// Unpacks a head of `dim` values. The offsets follow the factors.
-template <class Format, class Code, class Factor>
-void unpack_head(const unit_of<Format>* units, const scale_of<Format>* scales, std::int64_t dim, Code* codes,
-                 Factor* factors) {
+template <class Format, class Lookup, class Code, class Factor>
+[[gnu::always_inline]] inline void unpack_head(const unit_of<Format>* units, const scale_of<Format>* scales,
+                                               std::int64_t dim, Code* codes, Factor* factors) {
     const auto groups = static_cast<std::size_t>(factors_in<Format>(dim));
     const std::span of_head{factors, groups};
     const std::span to{codes, static_cast<std::size_t>(dim)};
     const std::span from{units, static_cast<std::size_t>(dim / values_per_unit<Format>)};
     const std::span from_scales{scales, static_cast<std::size_t>(scales_in<Format>(static_cast<int>(dim)))};
-    if constexpr (stores_codes<Format>) {
+    if constexpr (looks_up_codes<Format>) {
+        constexpr std::size_t bytes = Format::values_per_unit / 2;
+        for (std::size_t i = 0; i < from.size(); ++i)
+            for (std::size_t b = 0; b < bytes; b += 16)
+                Lookup::template unpack<Format::levels>(units[i].*Format::nibbles + b, codes + 2 * (i * bytes + b));
+        if constexpr (has_scale_plane<Format>) {
+            Format::unpack_factors(from_scales, factors, factors + groups);
+        } else if constexpr (has_offsets<Format>) {
+            Format::unpack_factors(from, factors, factors + groups);
+        } else {
+            Format::unpack_factors(from, factors);
+        }
+    } else if constexpr (stores_codes<Format>) {
         std::copy(from.begin(), from.end(), codes);
         std::copy(from_scales.begin(), from_scales.end(), factors);
     } else if constexpr (has_scale_plane<Format> && has_offsets<Format>) {
@@ -51,12 +64,14 @@ void unpack_head(const unit_of<Format>* units, const scale_of<Format>* scales, s
 #define CELLAR_VECTORS baseline_kernels
 #define CELLAR_SUMS baseline_kernels
 #define CELLAR_PRODUCTS BaselineProducts
+#define CELLAR_LEVELS BaselineLevels
 #define CELLAR_TARGET
 #include <cellar/attention/detail/kernels_for_codes.hpp>
 #undef CELLAR_KERNELS
 #undef CELLAR_VECTORS
 #undef CELLAR_SUMS
 #undef CELLAR_PRODUCTS
+#undef CELLAR_LEVELS
 #undef CELLAR_TARGET
 
 #ifdef CELLAR_HAS_X86_VECTORS
@@ -65,18 +80,21 @@ void unpack_head(const unit_of<Format>* units, const scale_of<Format>* scales, s
 #define CELLAR_VECTORS avx2_kernels
 #define CELLAR_SUMS avx2_kernels
 #define CELLAR_PRODUCTS Avx2Products
+#define CELLAR_LEVELS Avx2Levels
 #define CELLAR_TARGET CELLAR_AVX2_FMA,
 #include <cellar/attention/detail/kernels_for_codes.hpp>
 #undef CELLAR_KERNELS
 #undef CELLAR_VECTORS
 #undef CELLAR_SUMS
 #undef CELLAR_PRODUCTS
+#undef CELLAR_LEVELS
 #undef CELLAR_TARGET
 
 #define CELLAR_KERNELS vnni_codes
 #define CELLAR_VECTORS avx512_kernels
 #define CELLAR_SUMS avx2_kernels
 #define CELLAR_PRODUCTS VnniProducts
+#define CELLAR_LEVELS Avx2Levels
 #define CELLAR_PAIRS
 #define CELLAR_TARGET CELLAR_AVX512_VNNI,
 #include <cellar/attention/detail/kernels_for_codes.hpp>
@@ -84,6 +102,7 @@ void unpack_head(const unit_of<Format>* units, const scale_of<Format>* scales, s
 #undef CELLAR_VECTORS
 #undef CELLAR_SUMS
 #undef CELLAR_PRODUCTS
+#undef CELLAR_LEVELS
 #undef CELLAR_PAIRS
 #undef CELLAR_TARGET
 

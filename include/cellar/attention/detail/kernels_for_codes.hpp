@@ -6,6 +6,7 @@
 //   CELLAR_VECTORS: the namespace of the kernels for vectors, see kernels_for_vector.hpp,
 //   CELLAR_SUMS: the same, for the vectors of the sums of products,
 //   CELLAR_PRODUCTS: the type of the products, see byte_products.hpp,
+//   CELLAR_LEVELS: the type that looks up codes of 4 bits, see levels.hpp,
 //   CELLAR_PAIRS: defined if these have pairs,
 //   CELLAR_TARGET: the attribute that makes the compiler use these instructions, whatever its flags, and a comma.
 // Without these macros the file is empty.
@@ -35,7 +36,7 @@ unpack(HeadRows<unit_of<Format>> units, HeadRows<scale_of<Format>> scales, int c
     Factor own[std::size_t{2} * max_factors<Format>] = {}; // g++ 12 cannot see that unpacking fills it
     for (int i = 0; i < count; ++i) {
         Code* const row = codes + i * stride;
-        unpack_head<Format>(units[i], scales.first == nullptr ? nullptr : scales[i], dim, row, own);
+        unpack_head<Format, CELLAR_LEVELS>(units[i], scales.first == nullptr ? nullptr : scales[i], dim, row, own);
         for (std::int64_t d = dim; d < stride; ++d) row[d] = Code{};
         for (std::int64_t g = 0; g < groups; ++g) factors[g * tile_cells + i] = own[g];
         if constexpr (has_offsets<Format>)

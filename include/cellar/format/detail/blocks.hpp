@@ -31,6 +31,7 @@ struct DecodeBlocks {
 ///
 /// - `void encode_unit(const float* values, unit&)`
 /// - `void unpack_unit(const unit&, code* codes, factor* factors)`, with `factor* offsets` if `Offsets`.
+/// - if codes have 4 bits, what `looks_up_codes` asks for, and `void factors_of(const unit&, factor* factors)`.
 template <class Format, class Unit, int Values, class Factor, int ValuesPerFactor = Values, bool Offsets = false>
 struct InBlocks {
     using unit = Unit;
@@ -61,6 +62,14 @@ struct InBlocks {
     }
 
     static constexpr int per_unit = Values / ValuesPerFactor;
+
+    /// The factors alone, for a format with `levels` that the codes are looked up in.
+    template <class... Offset>
+    [[gnu::always_inline]] static void unpack_factors(std::span<const unit> units, factor* factors,
+                                                      Offset*... offsets) {
+        for (std::size_t i = 0; i < units.size(); ++i)
+            Format::factors_of(units.data()[i], factors + i * per_unit, (offsets + i * per_unit)...);
+    }
 
     [[gnu::always_inline]] CELLAR_FUNCTION static void decode_unit(const unit& from, float* values) {
         code codes[std::size_t{Values}];

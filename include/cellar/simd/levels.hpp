@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/simd/vector.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+/// Codes of 4 bits, two in a byte, each of which stands for one of 16 levels.
+namespace cellar::detail {
+
+/// What codes stand for, and their order: those in the lower bits of `run` bytes, 1, 8 or 16, come before those in the
+/// upper bits of the same bytes.
+struct Levels {
+    std::int8_t of_codes[16];
+    int run;
+
+    /// Levels first, first + 1, ...
+    static constexpr Levels from(int first, int run) {
+        Levels levels{{}, run};
+        for (int i = 0; i < 16; ++i) levels.of_codes[i] = static_cast<std::int8_t>(first + i);
+        return levels;
+    }
+    static constexpr Levels of(const std::int8_t (&values)[16], int run) {
+        Levels levels{{}, run};
+        for (int i = 0; i < 16; ++i) levels.of_codes[i] = values[i];
+        return levels;
+    }
+};
+
+// Vectors of 16 levels, and of what is looked up in them.
+using LevelBytes = std::uint8_t __attribute__((vector_size(16)));
+
+/// Each kind of instructions has `unpack<levels>(from, to)`: the 32 levels of 16 bytes.
+struct BaselineLevels {
+#ifndef CELLAR_HAS_NEON
+    template <const Levels& levels>
+    static void unpack(const std::uint8_t* from, std::int8_t* to) {
+        constexpr int run = levels.run;
+        for (int first = 0; first < 16; first += run)
+            for (int i = 0; i < run; ++i) {
+                to[2 * first + i] = levels.of_codes[from[first + i] & 0xf];
+                to[2 * first + run + i] = levels.of_codes[from[first + i] >> 4];
+            }
+    }
+#else
+    template <const Levels& levels>
+    static void unpack(const std::uint8_t* from, std::int8_t* to);
+
+    static LevelBytes look_up(LevelBytes table, LevelBytes codes) {
+        LevelBytes found;
+        asm("tbl %0.16b, {%1.16b}, %2.16b" : "=w"(found) : "w"(table), "w"(codes));
+        return found;
+    }
+#endif
+};
+
+#if defined(CELLAR_HAS_NEON) || defined(CELLAR_HAS_X86_VECTORS)
+
+/// Stores the levels of the lower bits of 16 bytes, and those of the upper bits, in the order of the codes.
+template <int Run, std::size_t... I>
+[[gnu::always_inline]] inline void store_in_order(LevelBytes low, LevelBytes high, std::int8_t* to,
+                                                  std::index_sequence<I...>) {
+    constexpr auto place = [](std::size_t i) {
+        constexpr std::size_t run{Run};
+        return i / (2 * run) * run + i % run + (i / run % 2) * 16;
+    };
+    const LevelBytes in_order[2] = {__builtin_shufflevector(low, high, place(I)...),
+                                    __builtin_shufflevector(low, high, place(16 + I)...)};
+    std::memcpy(to, in_order, sizeof(in_order));
+}
+
+template <const Levels& levels, class Lookup>
+[[gnu::always_inline]] inline void unpack_by(Lookup look_up, const std::uint8_t* from, std::int8_t* to) {
+    LevelBytes table;
+    LevelBytes both;
+    std::memcpy(&table, levels.of_codes, sizeof(table));
+    std::memcpy(&both, from, sizeof(both));
+    store_in_order<levels.run>(look_up(table, both & 0xf), look_up(table, both >> 4), to,
+                               std::make_index_sequence<16>{});
+}
+
+#endif
+
+#ifdef CELLAR_HAS_NEON
+template <const Levels& levels>
+void BaselineLevels::unpack(const std::uint8_t* from, std::int8_t* to) {
+    unpack_by<levels>([](LevelBytes table, LevelBytes codes) { return look_up(table, codes); }, from, to);
+}
+#endif
+
+#ifdef CELLAR_HAS_X86_VECTORS
+struct Avx2Levels {
+    template <const Levels& levels>
+    [[gnu::always_inline]] static void unpack(const std::uint8_t* from, std::int8_t* to) {
+        unpack_by<levels>(
+            [](LevelBytes table, LevelBytes codes) __attribute__((always_inline)) {
+                LevelBytes found;
+                asm("vpshufb %2, %1, %0" : "=x"(found) : "x"(table), "x"(codes));
+                return found;
+            },
+            from, to);
+    }
+};
+#endif
+
+} // namespace cellar::detail
