@@ -18,6 +18,7 @@
 #include <limits>
 #include <random>
 #include <span>
+#include <utility>
 #include <vector>
 
 // Attention over codes: that by the definition, in double, over what the formats decode.
@@ -73,10 +74,12 @@ std::vector<float> rows_of_bytes(std::mt19937& random, std::size_t n) {
 /// What all tokens but the last one read in one pass, and the last one in the next.
 template <class Layout>
 std::vector<float> results(Instructions instructions, const Shape& shape, const std::vector<float>& q,
-                           const std::vector<float>& k, const std::vector<float>& v) {
-    Cache<Layout, SlidingWindow<>> cache{CacheShape{.each_layer = {{shape.kv_heads, shape.key_dim, shape.value_dim}}},
-                                         {.capacity = tokens + 1, .batch = tokens},
-                                         SlidingWindow<>{shape.window}};
+                           const std::vector<float>& k, const std::vector<float>& v,
+                           std::vector<ChannelFactors> factors = {}) {
+    Cache<Layout, SlidingWindow<>> cache{
+        CacheShape{.each_layer = {{shape.kv_heads, shape.key_dim, shape.value_dim}}, .factors = std::move(factors)},
+        {.capacity = tokens + 1, .batch = tokens},
+        SlidingWindow<>{shape.window}};
     std::vector<float> out;
     const auto row = [&](int first, const std::vector<float>& rows) {
         return rows.data() + static_cast<std::size_t>(first) * (rows.size() / (tokens + 1));
@@ -190,7 +193,53 @@ void check(const Shape& shape, double longer = 1) {
     }
 }
 
+/// With factors, as without them over divided keys and values, with queries and results that are multiplied: to the bit.
+template <class Layout>
+void check_factors(const Shape& shape) {
+    std::mt19937 random{2};
+    std::uniform_real_distribution<float> exponent{-3, 3};
+    const auto some = [&](int n) {
+        std::vector<float> factors(static_cast<std::size_t>(n));
+        for (float& x : factors) x = std::exp2(exponent(random));
+        return factors;
+    };
+    const ChannelFactors factors{some(shape.kv_heads * shape.key_dim), some(shape.kv_heads * shape.value_dim)};
+    const int group = shape.heads / shape.kv_heads;
+    // Of element i of rows of query heads.
+    const auto of_query = [&](const std::vector<float>& list, std::size_t i, int dim, int pitch) {
+        const auto head = static_cast<int>(i) / dim % shape.heads / group;
+        return list[static_cast<std::size_t>(head * pitch + static_cast<int>(i) % dim)];
+    };
+    const auto size = [](int heads, int dim) { return static_cast<std::size_t>((tokens + 1) * heads * dim); };
+    const std::vector<float> q = random_rows(random, size(shape.heads, shape.key_dim));
+    const std::vector<float> k = random_rows(random, size(shape.kv_heads, shape.key_dim));
+    const std::vector<float> v = random_rows(random, size(shape.kv_heads, shape.value_dim));
+    std::vector<float> multiplied_q = q;
+    for (std::size_t i = 0; i < q.size(); ++i)
+        multiplied_q[i] *= of_query(factors.keys, i, shape.key_dim, shape.key_dim);
+    std::vector<float> divided_k = k;
+    for (std::size_t i = 0; i < k.size(); ++i) divided_k[i] /= factors.keys[i % factors.keys.size()];
+    std::vector<float> divided_v = v;
+    for (std::size_t i = 0; i < v.size(); ++i) divided_v[i] /= factors.values[i % factors.values.size()];
+    const bool keys_alone = shape.value_dim == 0;
+    for (const Instructions instructions : all_instructions()) {
+        std::vector<float> expected = results<Layout>(instructions, shape, multiplied_q, divided_k, divided_v);
+        for (std::size_t i = 0; i < expected.size(); ++i)
+            expected[i] *= keys_alone ? of_query(factors.keys, i, shape.out_dim(), shape.key_dim)
+                                      : of_query(factors.values, i, shape.out_dim(), shape.value_dim);
+        CHECK(results<Layout>(instructions, shape, q, k, v, {factors}) == expected);
+    }
+}
+
 } // namespace
+
+TEST_CASE("queries and results are multiplied by the factors that keys and values were divided by") {
+    check_factors<StandardV<CodedBlocks, CodedNibbles<32>>>({4, 2, 64, 96});
+    check_factors<Blocked<CodedHeads, 16>>({8, 4, 64, 96, 70});
+    check_factors<StandardV<CodedBlocks>>({4, 1, 128, 0});
+    check_factors<StandardV<Turned<CodedBlocks>, Turned<CodedNibbles<32>>>>({4, 2, 64, 32});
+    check_factors<StandardV<Turned<CodedBlocks>>>({4, 2, 64, 0});
+}
 
 TEST_CASE("codes in blocks are multiplied as what they decode to") {
     check<StandardV<CodedBlocks>>({4, 2, 64, 32});

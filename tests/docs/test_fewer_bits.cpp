@@ -4,6 +4,7 @@
 #include "format/heads.hpp"
 #include "paths.hpp"
 #include <cellar/attention/attend.hpp>
+#include <cellar/cache/channel_calibration.hpp>
 #include <cellar/cellar.hpp>
 #include <cellar/format/affine.hpp>
 #include <cellar/format/blocks.hpp>
@@ -25,6 +26,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace test_fewer_bits {
@@ -197,6 +199,40 @@ TEST_CASE("a rotation before four bits") {
                 {},
                 cellar::RopeShift<>{cellar::rope_frequencies(128)}};
     CHECK(cache.bytes() == 8 * 2 * 4 * 18);
+}
+
+TEST_CASE("channels are divided by factors") {
+    using Format = cellar::Rotated<cellar::Hadamard<64>, cellar::q4_0>;
+    using Cache = cellar::Cache<cellar::StandardV<Format>, cellar::FullCausal, cellar::RopeShift<>>;
+    const cellar::CacheLimits limits{.capacity = 64, .batch = 64};
+    const cellar::RopeShift<> rope{cellar::rope_frequencies(64)};
+    cellar::CacheShape shape{.each_layer = {{2, 64, 64}}};
+    std::mt19937 random{3};
+    std::normal_distribution<float> normal;
+    std::vector<float> k(40 * 2 * 64); // of 40 tokens
+    for (std::size_t i = 0; i < k.size(); ++i) k[i] = (i % 64 == 9 ? 20.0F : 1.0F) * normal(random);
+    const std::vector<float> v(k.size(), 1.0F), q(k.size(), 1.0F);
+    const int layer = 0;
+    // [factors]
+    cellar::ChannelCalibration calibration{shape.each_layer};
+    // For some text, in each layer of a pass over a cache that exists, beside put and attend:
+    calibration.add(layer, q, k, v);
+    // Once:
+    shape.factors = calibration.factors({}, rope);
+    Cache cache{shape, limits, {}, rope};
+    // [/factors]
+    const auto error = [&](Cache own) {
+        auto pass = own.begin(cellar::BatchBuilder{cellar::Sequence{0}, cellar::Position{0}, 40}).value();
+        pass.put(0, k, v);
+        std::vector<float> keys(k.size());
+        std::vector<float> values(v.size());
+        pass.gather(0, pass.cells(), cellar::contiguous_view(keys.data(), 40, 2, 64),
+                    cellar::contiguous_view(values.data(), 40, 2, 64));
+        double sum = 0;
+        for (std::size_t i = 0; i < k.size(); ++i) sum += i % 64 == 9 ? 0 : std::abs(double{keys[i]} - k[i]);
+        return sum;
+    };
+    CHECK(error(std::move(cache)) < error(Cache{{.each_layer = shape.each_layer}, limits, {}, rope}) / 1.3);
 }
 
 TEST_CASE("a format and a rotation of one's own are stored, moved and attended to like any other") {

@@ -305,6 +305,40 @@ TEST_CASE("floats of 8 bits have the types of safetensors, and a rotation is par
     CHECK(refusal(file, other) == "f: its layers.0.keys has elements of type F8_E4M3, expected F8_E5M2");
 }
 
+TEST_CASE("a snapshot whose channels are divided by other factors is refused, and nothing has changed") {
+    using cellar_test::BlocksOf32;
+    using cellar_test::ScaledHeads;
+    const auto made = [](std::vector<ChannelFactors> factors) {
+        return Cache<StandardV<ScaledHeads, BlocksOf32>, FullCausal, UnrotatedShift, HostBackend>{
+            CacheShape{.each_layer = {{1, 32, 32}}, .factors = std::move(factors)}, {.capacity = 8, .batch = 4}};
+    };
+    const auto put = [](auto& cache) {
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, cache.next(Sequence{0}), 2}).value();
+        std::vector<float> rows(2 * 32);
+        for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i % 29) - 11;
+        pass.put(0, rows, rows);
+        pass.commit();
+    };
+    const std::vector<float> twos(32, 2.0F);
+    const std::vector<float> threes(32, 3.0F);
+    auto from = made({{twos, threes}});
+    put(from);
+    const Bytes file = saved(from, from.snapshot(Sequence{0}).value());
+    auto same = made({{twos, threes}});
+    CHECK(loaded(file, same).value().tokens() == 2);
+    CHECK(saved(same, loaded(file, same).value()) == file);
+    for (const std::vector<ChannelFactors>& others :
+         {std::vector<ChannelFactors>{}, {{}}, {{twos, {}}}, {{threes, twos}}}) {
+        auto other = made(others);
+        put(other);
+        const Bytes before = saved(other, other.snapshot(Sequence{0}).value());
+        CHECK(refusal(file, other) == "f: its keys and values are divided by other factors than those of this cache");
+        CHECK(refusal(before, from) == "f: its keys and values are divided by other factors than those of this cache");
+        CHECK(saved(other, other.snapshot(Sequence{0}).value()) == before);
+        CHECK(audit(other) == "");
+    }
+}
+
 TEST_CASE("a window is loaded by a window that it covers, and refused by one that sees more") {
     using Narrow = Cache<StandardV<float>, SlidingWindow<3>>;
     const CacheLimits limits{.sequences = 2, .capacity = 100, .batch = 4};

@@ -98,6 +98,20 @@ TEST_CASE("a rank's shape has its heads, or its layers") {
           != std::string::npos);
 }
 
+TEST_CASE("a rank's shape has the factors of its heads, or of its layers") {
+    const CacheShape model{.each_layer = {{3, 2, 1}, {3, 2, 1, 0}, {1, 2, 0}},
+                           .factors = {{{1, 2, 3, 4, 5, 6}, {7, 8, 9}}, {}, {{10, 11}, {}}}};
+    const CacheShape heads = mpi::shape_of_heads(model, 1, 2);
+    CHECK(heads.factors[0].keys == std::vector<float>{5, 6});
+    CHECK(heads.factors[0].values == std::vector<float>{9});
+    CHECK(heads.factors[1].keys.empty());
+    CHECK(heads.factors[2].keys == std::vector<float>{10, 11});
+    const CacheShape layers = mpi::shape_of_layers(model, {2, 1});
+    CHECK(layers.factors.size() == 1);
+    CHECK(layers.factors[0].keys == std::vector<float>{10, 11});
+    CHECK(mpi::shape_of_layers({.layers = 2, .kv_heads = 1, .head_dim = 4}, {1, 1}).factors.empty());
+}
+
 TEST_CASE("wrong numbers of ranks and heads are violations") {
     CHECK(violation_of([] { (void)heads_of(3, 3, 8); }).find("rank 3 of 3") != std::string::npos);
     CHECK(violation_of([] { (void)heads_of(0, 3, 8, 12); }).find("expected a multiple") != std::string::npos);

@@ -9,6 +9,8 @@
 #include <cellar/format/rotated.hpp>
 
 #include <algorithm>
+#include <cstddef>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -46,11 +48,51 @@ void store(std::span<float> head) {
     std::copy(stored.begin(), stored.end(), head.begin());
 }
 
+const std::vector<property::Layer> layers{{2, 64, 64}, {1, 64, 64}, {2, 64, 64, 0}, {1, 64, 0}};
+
+/// Of a head: from 1/2 to 2, equal for the elements that `Rotating` turns as pairs.
+std::vector<float> factors_of_head() {
+    std::vector<float> factors;
+    for (int d = 0; d < 64; ++d) factors.push_back(d < 8 ? 0.7F : 0.5F + 0.25F * static_cast<float>(d % 7));
+    return factors;
+}
+template <cellar::StorageFormat F>
+void store_divided(std::span<float> head) {
+    const std::vector<float> factors = factors_of_head();
+    for (std::size_t d = 0; d < head.size(); ++d) head[d] /= factors[d];
+    store<F>(head);
+    for (std::size_t d = 0; d < head.size(); ++d) head[d] *= factors[d];
+}
+
+/// The same cache as `check` has, but with factors.
+template <class Layout, class Shift>
+void check_divided() {
+    using Key = typename Layout::key_format;
+    using Value = typename Layout::value_format;
+    auto combination =
+        property::combination<Layout, property::Full, Shift, HostBackend>("divided", layers, 4 * error_of<Key>);
+    combination.rows.stored_as({store_divided<Key>, store_divided<Value>});
+    combination.make = [](const property::Setting& setting) -> std::unique_ptr<property::Subject> {
+        using Cache = cellar::Cache<Layout, FullCausal, typename Shift::type, HostBackend>;
+        CacheShape shape = property::shape_of(layers);
+        for (const LayerShape& layer : shape.each_layer) {
+            ChannelFactors& factors = shape.factors.emplace_back();
+            const std::vector<float> head = factors_of_head();
+            for (int h = 0; h < layer.kv_heads; ++h) {
+                factors.keys.insert(factors.keys.end(), head.begin(), head.end());
+                if (layer.value_dim != 0) factors.values.insert(factors.values.end(), head.begin(), head.end());
+            }
+        }
+        return std::make_unique<property::CacheSubject<Cache>>(
+            Cache{shape, property::limits_of(setting), FullCausal{}, Shift::make()});
+    };
+    CHECK(property::agrees_with_model(combination));
+}
+
 template <class Layout, class Window, class Shift>
 void check() {
     using Key = typename Layout::key_format;
     using Value = typename Layout::value_format;
-    const std::vector<property::Layer> layers{{2, 64, 64}, {1, 64, 64}, {2, 64, 64, 0}, {1, 64, 0}};
     const std::string name =
         "HostBackend, " + std::string{Key::name} + " beside " + std::string{detail::format_of<Value>::name};
     auto combination = property::combination<Layout, Window, Shift, HostBackend>(name, layers, error_of<Key>);
@@ -66,6 +108,10 @@ using Interleaved = property::Rotating<cellar::Interleaved>;
 TEST_CASE("q8_0 and q4_0 agree with the naive model") {
     check<StandardV<q8_0>, property::Full, Neox>();
     check<StandardV<q4_0, q8_0>, property::Chunked<0>, Interleaved>();
+}
+
+TEST_CASE("channels that are divided by factors agree with the naive model") {
+    check_divided<StandardV<q8_0>, Neox>();
 }
 
 TEST_CASE("rows of two planes agree with the naive model") {

@@ -151,7 +151,8 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
                                                                   values,
                                                                   given.q,
                                                                   given.out,
-                                                                  options.log_sum_exp};
+                                                                  options.log_sum_exp,
+                                                                  source.factors(layer)};
         if constexpr (on_device) {
             attend_on_device(source, work);
         } else {

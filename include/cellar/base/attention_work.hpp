@@ -71,6 +71,14 @@ struct StoredRows {
     std::int32_t dim; ///< the elements of a row that are read, from the first one on
 };
 
+/// What the elements of keys and values were divided by before they were stored: queries and results are multiplied by
+/// it. Null: nothing.
+struct RowFactors {
+    const float* keys = nullptr;   ///< [kv_heads, key_dim]
+    const float* values = nullptr; ///< [kv_heads, value_pitch]
+    std::int64_t value_pitch = 0;
+};
+
 /// One layer's attention: arguments of `attend`, which were checked. `Keys` and `Values` are `StoredRows`, or
 /// `StoredUnits` (layout/stored_units.hpp) in a format of fewer bits. Lists of the
 /// rule and of the tree are in memory of the host, everything else is where the backend's buffers are.
@@ -84,6 +92,7 @@ struct AttentionWork {
     StridedView<const Q, 3> q;
     StridedView<Out, 3> out;
     StridedView<float, 2> log_sum_exp; ///< null: nowhere
+    RowFactors factors{};              ///< null on devices
 };
 
 } // namespace cellar

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
+#include <cellar/base/attention_work.hpp>
 #include <cellar/base/contiguous_data.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/view.hpp>
+#include <cellar/cache/detail/divided_rows.hpp>
 #include <cellar/cache/read_pass.hpp>
 #include <cellar/layout/layer_shape.hpp>
 
@@ -58,8 +60,9 @@ public:
     /// Enqueues: stores the batch's keys [tokens, kv_heads, key_dim] and values [tokens, kv_heads, value_dim], which
     /// hold the stored element type or float: the rows of `stored_tokens()` tokens, in their order. Accepts views with
     /// strides (`StridedView`, `std::mdspan`, a Kokkos View), and contiguous ranges, such as a vector or a span. For a
-    /// layer that shares another layer's memory, put to that one. A wrong extent or length, rows that are not aligned
-    /// for their type, and an Eigen matrix by columns with a token in each row are violations.
+    /// layer that shares another layer's memory, put to that one. Divides floats by `CacheShape::factors`. A wrong
+    /// extent or length, rows that are not aligned for their type, and an Eigen matrix by columns with a token in each
+    /// row are violations.
     template <class K, class V>
     void put(int layer, const K& k, const V& v, const std::source_location& where = std::source_location::current()) & {
         static_assert(Memory::holds_data, "put: this cache has no keys and values (its backend is NoData), expected a "
@@ -74,8 +77,9 @@ public:
             checked_rows<typename Store::Values::Format>("values", layer, v, shape.kv_heads, shape.value_dim);
         if (state().pass.reserved) return;
         auto& store = state().stores[index];
-        store.all_keys().put(state().backend, cells(), keys);
-        if (values.size() != 0) store.all_values().put(state().backend, cells(), values);
+        const RowFactors factors = state().factors(index);
+        put_rows(store.all_keys(), keys, factors.keys);
+        if (values.size() != 0) put_rows(store.all_values(), values, factors.values);
         state().pass.put.add(index);
     }
     template <class K, class V>
@@ -152,6 +156,19 @@ public:
           stored_{reserved ? count : static_cast<std::int32_t>(the_state.book.pass().cells.size())} {}
 
 private:
+    template <class Store, class T>
+    void put_rows(Store& store, const StridedView<const T, 3>& rows, const float* factors) {
+        auto& backend = state().backend;
+        if constexpr (detail::are_values<T, typename Store::Format>)
+            if (factors != nullptr)
+                return detail::divide_rows(rows, factors, state().scratch.divided, [&](auto first, const auto& some) {
+                    const auto count = static_cast<std::size_t>(some.extent(0));
+                    store.put(backend, cells().subspan(static_cast<std::size_t>(first), count), some);
+                    backend.fence(); // the next ones take their place
+                });
+        store.put(backend, cells(), rows);
+    }
+
     void expect_own_memory(const char* call, int layer) const {
         const int owner = state().layer_shape(layer).shares_layer;
         CELLAR_EXPECTS(owner < 0, call, ": ", Base::name()(layer), " shares the memory of layer ", owner,

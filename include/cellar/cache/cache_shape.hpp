@@ -3,6 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/named_only.hpp>
+#include <cellar/layout/channel_factors.hpp>
 #include <cellar/layout/layer_shape.hpp>
 
 #include <algorithm>
@@ -22,6 +23,10 @@ struct CacheShape {
     int value_dim = -1; ///< elements of a value of one head; 0: the layers store keys alone; -1: as many as of a key
     /// If this is given, nothing else is needed. A layer with `shares_layer` reads the memory of that earlier layer.
     std::vector<LayerShape> each_layer{};
+    /// Of each layer, for formats of fewer bits; empty: none. Those of a layer with `shares_layer` do not count. `put`
+    /// divides by them, `gather` and `attend` multiply: what is stored, seen in place and moved is divided. A file has
+    /// a digest of them, and is refused by a cache with others.
+    std::vector<ChannelFactors> factors{};
 
     constexpr LayerShape operator[](int layer) const {
         const int count = each_layer.empty() ? layers : static_cast<int>(each_layer.size());
@@ -52,6 +57,15 @@ constexpr void check_layer(const std::vector<LayerShape>& layers, std::size_t i)
                    "shape: layer ", i, " shares layer ", layer.shares_layer, ", expected the same heads and dims");
 }
 
+constexpr void check_factors(const char* what, std::size_t layer, const std::vector<float>& factors, int count) {
+    const auto given = static_cast<std::int64_t>(factors.size());
+    CELLAR_EXPECTS(given == 0 || given == count, "shape: layer ", layer, " has ", given, " factors of ", what,
+                   ", expected ", count, ", one for each head and element, or none");
+    for (const float factor : factors)
+        CELLAR_EXPECTS(factor >= 0x1p-40F && factor <= 0x1p40F, "shape: layer ", layer, " has a factor of ", what,
+                       " that is not positive, extreme or not a number, expected 2^-40 to 2^40");
+}
+
 /// The same shape with `layers` and `each_layer` filled in, and checked.
 constexpr CacheShape resolved(CacheShape shape) {
     const auto given = static_cast<int>(shape.each_layer.size());
@@ -61,6 +75,14 @@ constexpr CacheShape resolved(CacheShape shape) {
     if (given == 0) shape.each_layer.assign(static_cast<std::size_t>(shape.layers), shape[0]);
     shape.layers = static_cast<int>(shape.each_layer.size());
     for (std::size_t i = 0; i < shape.each_layer.size(); ++i) check_layer(shape.each_layer, i);
+    CELLAR_EXPECTS(shape.factors.empty() || shape.factors.size() == shape.each_layer.size(), "shape: factors of ",
+                   shape.factors.size(), " layers, expected of all ", shape.layers, ", or of none");
+    for (std::size_t i = 0; i < shape.factors.size(); ++i) {
+        const LayerShape& layer = shape.each_layer[i];
+        if (layer.shares_layer >= 0) shape.factors[i] = {};
+        check_factors("keys", i, shape.factors[i].keys, layer.kv_heads * layer.key_dim);
+        check_factors("values", i, shape.factors[i].values, layer.kv_heads * layer.value_dim);
+    }
     return shape;
 }
 

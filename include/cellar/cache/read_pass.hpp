@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
+#include <cellar/base/attention_work.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
@@ -10,6 +11,7 @@
 #include <cellar/cache/cell_lists.hpp>
 #include <cellar/cache/detail/attended_cells.hpp>
 #include <cellar/cache/detail/cache_state.hpp>
+#include <cellar/cache/detail/divided_rows.hpp>
 #include <cellar/cache/detail/mask.hpp>
 #include <cellar/element/half.hpp>
 #include <cellar/memory/layer_name.hpp>
@@ -84,8 +86,9 @@ public:
         expect_rows("keys", layer, cells, store.read_keys(), k);
         if (store.read_values().dim() != 0 || v.size() != 0)
             expect_rows("values", layer, cells, store.read_values(), v);
-        store.read_keys().gather(state().backend, cells, k);
-        if (v.size() != 0) store.read_values().gather(state().backend, cells, v);
+        const RowFactors factors = state().factors(state().store_index("gather", layer));
+        gather_rows(store.read_keys(), cells, k, factors.keys);
+        if (v.size() != 0) gather_rows(store.read_values(), cells, v, factors.values);
     }
 
     /// The cells that a token of the batch sees, as runs of neighbouring cells, in the order of memory. Cells are
@@ -271,6 +274,17 @@ protected:
     }
 
 private:
+    template <class Store, class T>
+    void gather_rows(const Store& store, std::span<const Cell> cells, const StridedView<T, 3>& rows,
+                     const float* factors) const {
+        store.gather(state().backend, cells, rows);
+        if constexpr (detail::are_values<T, typename Store::Format>)
+            if (factors != nullptr) {
+                state().backend.fence();
+                detail::multiply_rows(rows, factors);
+            }
+    }
+
     template <class Rows, class T>
     void expect_rows(const char* what, int layer, std::span<const Cell> cells, const Rows& stored,
                      const StridedView<T, 3>& rows) const {

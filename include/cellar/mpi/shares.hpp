@@ -6,7 +6,9 @@
 #include <cellar/layout/layer_shape.hpp>
 
 #include <algorithm>
+#include <cstddef>
 #include <source_location>
+#include <utility>
 #include <vector>
 
 namespace cellar::mpi {
@@ -74,12 +76,30 @@ constexpr Share layers_of(int rank, int ranks, int layers,
     return share_of(rank, ranks, layers);
 }
 
+namespace detail {
+
+/// The factors of some heads, if there are any.
+inline void keep_heads(std::vector<float>& factors, Share heads, int dim) {
+    if (factors.empty()) return;
+    factors.erase(factors.begin() + std::ptrdiff_t{heads.end()} * dim, factors.end());
+    factors.erase(factors.begin(), factors.begin() + std::ptrdiff_t{heads.first} * dim);
+}
+
+} // namespace detail
+
 /// The same layers with the heads of this rank.
 inline CacheShape shape_of_heads(const CacheShape& model, int rank, int ranks,
                                  const std::source_location& where = std::source_location::current()) {
     const cellar::detail::Caller caller{where};
-    CacheShape shape{.each_layer = cellar::detail::resolved(model).each_layer};
-    for (LayerShape& layer : shape.each_layer) layer.kv_heads = heads_of(rank, ranks, layer.kv_heads, where).kv.count;
+    CacheShape shape = cellar::detail::resolved(model);
+    for (std::size_t i = 0; i < shape.each_layer.size(); ++i) {
+        LayerShape& layer = shape.each_layer[i];
+        const Share own = heads_of(rank, ranks, layer.kv_heads, where).kv;
+        layer.kv_heads = own.count;
+        if (shape.factors.empty()) continue;
+        detail::keep_heads(shape.factors[i].keys, own, layer.key_dim);
+        detail::keep_heads(shape.factors[i].values, own, layer.value_dim);
+    }
     return cellar::detail::resolved(std::move(shape));
 }
 
@@ -93,6 +113,7 @@ inline CacheShape shape_of_layers(const CacheShape& model, Share part,
     CacheShape shape;
     for (int layer = part.first; layer < part.end(); ++layer) {
         shape.each_layer.push_back(all[layer]);
+        if (!all.factors.empty()) shape.factors.push_back(all.factors[static_cast<std::size_t>(layer)]);
         int& owner = shape.each_layer.back().shares_layer;
         if (owner < 0) continue;
         CELLAR_EXPECTS_AT(where, owner >= part.first, "shape_of_layers: layer ", layer, " shares layer ", owner,

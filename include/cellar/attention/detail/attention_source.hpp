@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
+#include <cellar/base/attention_work.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/score_rule.hpp>
 #include <cellar/base/scratch.hpp>
@@ -35,6 +36,7 @@ concept has_cells_to_attend = requires(const S& s, std::size_t i) {
 template <class S>
 concept has_layers_to_attend = requires(S& s, const S& constant, int layer) {
     { constant.shape(layer) } -> std::same_as<const LayerShape&>;
+    { constant.factors(layer) } -> std::same_as<RowFactors>;
     constant.keys(layer).mapping(), constant.keys(layer).data();
     constant.values(layer).mapping(), constant.values(layer).data();
     { s.backend() } -> std::same_as<typename S::Backend&>;
@@ -54,8 +56,8 @@ concept has_memory_for_attention = requires(S& s) {
 /// - `runs(sequence)`: where its positions are. `for_each_visible_row(f)`: f(token, cells that it sees), for the
 ///   reference.
 /// - `cells()`: those of the batch's stored tokens; `token_in(i)`: the token in the i-th.
-/// - `shape(layer)`, `keys(layer)`, `values(layer)`, `backend()`. Also `angles(layer)`, if keys are rotated as they are
-///   read (`RotateOnRead`).
+/// - `shape(layer)`, `factors(layer)`, `keys(layer)`, `values(layer)`, `backend()`. Also `angles(layer)`, if keys are
+///   rotated as they are read (`RotateOnRead`).
 /// - `memory()`: `tokens` and `lists` are the plan of the pass as long as `is_planned` is true; the source sets it to
 ///   false when a pass begins. One layer after the other uses `rows`.
 template <class S>

@@ -214,7 +214,9 @@ private:
         for_each_row(head, [&](int row, const VisibleRange& token, int query_head) {
             const std::int64_t dim = shape().key_dim;
             const StridedView<const Q, 1> from{&q(token.token, query_head, 0), {dim}, {q.stride(2)}};
-            convert_view(from, contiguous_view(q_ + row * all_.key_dim_, dim));
+            float* const to = q_ + row * all_.key_dim_;
+            convert_view(from, contiguous_view(to, dim));
+            multiply(to, all_.work_.factors.keys, query_head, dim, dim);
         });
         keys_.rotate_queries(q_, block_->rows);
         if (!rule().needs_head()) return;
@@ -235,6 +237,13 @@ private:
         for (std::int32_t t = 0; t < block_->count; ++t)
             for (int h = first; h < end; ++h)
                 for (int g = 0; g < group; ++g) f(row_of(*block_, t, h, g), ranges()[block_->first + t], h * group + g);
+    }
+
+    // By the factors of the query's head of keys and values, if there are any.
+    void multiply(float* to, const float* factors, int query_head, std::int64_t pitch, std::int64_t dim) const {
+        if (factors == nullptr) return;
+        const float* const own = factors + query_head / shape().group() * pitch;
+        for (std::int64_t d = 0; d < dim; ++d) to[d] *= own[d];
     }
 
     std::uint64_t seen_by(const Tile& tile, const VisibleRange& token) const {
@@ -366,6 +375,7 @@ private:
             // Without a weight, values that are not finite do not count.
             for (std::int64_t d = 0; d < dim; ++d) values[d] = end.has_scores() ? values[d] * end.weight : 0;
             values_.undo_rotation(values, 1);
+            multiply(values, work.factors.values, query_head, work.factors.value_pitch, dim);
             const StridedView<Out, 1> to{&work.out(token.token, query_head, 0), {dim}, {work.out.stride(2)}};
             convert_view(StridedView<const float, 1>{values, {dim}, {1}}, to);
             if (work.log_sum_exp.pointer != nullptr) work.log_sum_exp(token.token, query_head) = end.log_sum_exp;

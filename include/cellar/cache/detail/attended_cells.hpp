@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/attention_work.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/score_rule.hpp>
 #include <cellar/layout/layer_shape.hpp>
@@ -42,6 +43,7 @@ public:
     std::int32_t token_in(std::size_t i) const { return static_cast<std::int32_t>(pass().token_in(i)); }
 
     const LayerShape& shape(int layer) const { return state_->layer_shape(layer); }
+    RowFactors factors(int layer) const { return state_->factors(state_->stores.index_of(layer)); }
     const auto& keys(int layer) const { return store(layer).read_keys(); }
     const auto& values(int layer) const { return store(layer).read_values(); }
 

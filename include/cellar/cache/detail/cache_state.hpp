@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
+#include <cellar/base/attention_work.hpp>
 #include <cellar/base/batch.hpp>
 #include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
@@ -19,6 +20,7 @@
 #include <cellar/book/page_rows.hpp>
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_shape.hpp>
+#include <cellar/cache/detail/divided_rows.hpp>
 #include <cellar/cache/detail/layer_store.hpp>
 #include <cellar/cache/detail/list_memory.hpp>
 #include <cellar/cache/detail/mask_buffer.hpp>
@@ -164,6 +166,7 @@ struct PassScratch {
     std::unique_ptr<Lists<PageRows>> pages{}; ///< of one page size
     bool lists_known = false;
     AttentionScratch attention{};
+    Scratch divided{}; ///< rows of `put`
 };
 
 /// In place of the plans that a program takes, where the backend carries them out.
@@ -257,8 +260,8 @@ struct CacheState {
         if constexpr (!HoldsNoData<Backend>)
             for (const LayerShape& layer : shape.each_layer)
                 if (layer.shares_layer < 0) bytes.data += layer_bytes<Layout>(layer, size.cells);
-        bytes.bookkeeping = bytes_of<CacheState>(1) + bytes_of<LayerShape>(shape.layers) + bytes_for_book(size)
-                            + LayerStores<Store>::bytes_for(shape.layers)
+        bytes.bookkeeping = bytes_of<CacheState>(1) + bytes_of<LayerShape>(shape.layers) + bytes_of_factors(shape)
+                            + bytes_for_book(size) + LayerStores<Store>::bytes_for(shape.layers)
                             + PutLayers::bytes_for(static_cast<std::size_t>(shape.layers))
                             + PassScratch<Backend>::bytes_for(limits.batch);
         if (uses.masks) bytes.masks = MaskBuffer<Backend>::bytes_for(limits.batch, size.cells);
@@ -284,6 +287,17 @@ struct CacheState {
     const LayerShape& layer_shape(int layer) const {
         CELLAR_EXPECTS(layer >= 0 && layer < shape.layers, "layer ", layer, ", expected 0 to ", shape.layers - 1);
         return shape.each_layer[static_cast<std::size_t>(layer)];
+    }
+
+    /// What the rows of a store are divided by. If it has keys alone, values are the first elements of keys.
+    RowFactors factors(std::size_t store) const {
+        if (shape.factors.empty()) return {};
+        const int layer = stores.owner(store);
+        const LayerShape& dims = layer_shape(layer);
+        const ChannelFactors& own = shape.factors[static_cast<std::size_t>(layer)];
+        const float* const keys = own.keys.empty() ? nullptr : own.keys.data();
+        if (dims.value_dim == 0) return {keys, keys, dims.key_dim};
+        return {keys, own.values.empty() ? nullptr : own.values.data(), dims.value_dim};
     }
 
     /// The keys and values of a layer in all cells that have memory.
@@ -459,6 +473,7 @@ struct CacheState {
     std::int64_t rotation =
         0;                    // stands for the pairs of elements that are rotated in all layers; 0: none are; negative:
                               // they are stored without their rotation
+    std::int64_t scaling = 0; // stands for the factors of all channels; 0: there are none
     BatchBuilder next_tokens; // of a pass that was asked for by their number
     bool holds_inputs = false; // of an encoder: a sequence can resume anywhere, and a snapshot has any of its inputs
     LayerStores<Store> stores;
@@ -488,6 +503,7 @@ private:
                 continue;
             }
             check_shift(layer);
+            check_factors(layer);
             check_units<typename Layout::key_format>(layer, "key_dim", own.key_dim);
             check_units<typename Layout::value_format>(layer, "value_dim", own.value_dim);
             const LayerMemory* const given = memory.empty() ? nullptr : &memory[static_cast<std::size_t>(layer)];
@@ -496,6 +512,8 @@ private:
         if (limits.populate) populate();
         if constexpr (rotates_keys<Shift>) rotation = digest_of_pairs();
         if constexpr (rotates_on_read<Shift>) rotation = -digest_of_pairs();
+        scaling = digest_of_factors();
+        if (scaling != 0) scratch.divided.reserve(bytes_of_divided(shape));
     }
 
     std::int64_t digest_of_pairs() const {
@@ -507,6 +525,36 @@ private:
                 digest.add(of_layer.first(pair)).add(of_layer.second(pair));
         }
         return static_cast<std::int64_t>(digest.value() >> 1 | 1);
+    }
+
+    std::int64_t digest_of_factors() const {
+        Digest digest;
+        std::size_t count = 0;
+        const auto add = [&](const std::vector<float>& factors) {
+            count += factors.size();
+            digest.add(factors.size());
+            for (const float factor : factors) digest.add(std::bit_cast<std::int32_t>(factor));
+        };
+        for (const ChannelFactors& layer : shape.factors) {
+            add(layer.keys);
+            add(layer.values);
+        }
+        return count == 0 ? 0 : static_cast<std::int64_t>(digest.value() >> 1 | 1);
+    }
+
+    // Rows that `put` divides at a time.
+    static constexpr std::int64_t bytes_of_divided(const CacheShape& shape) {
+        std::int64_t largest = 0;
+        for (const LayerShape& layer : shape.each_layer)
+            largest = std::max(largest, std::int64_t{layer.kv_heads} * std::max(layer.key_dim, layer.value_dim));
+        return bytes_of<float>(divided_tokens * largest);
+    }
+    static constexpr std::int64_t bytes_of_factors(const CacheShape& shape) {
+        std::int64_t count = 0;
+        for (const ChannelFactors& layer : shape.factors)
+            count += static_cast<std::int64_t>(layer.keys.size() + layer.values.size());
+        const auto layers = static_cast<std::int64_t>(shape.factors.size());
+        return bytes_of<ChannelFactors>(layers) + bytes_of<float>(count) + (count == 0 ? 0 : bytes_of_divided(shape));
     }
 
     // Memory that a device has allocated is committed.
@@ -551,6 +599,36 @@ private:
             CELLAR_EXPECTS(dim <= max_encoded_dim, "shape: layer ", layer, " has a ", name, " of ", dim,
                            ", expected at most ", max_encoded_dim, " in the format ", Format::name);
         }
+    }
+
+    void check_factors(int layer) const {
+        if (shape.factors.empty()) return;
+        const ChannelFactors& own = shape.factors[static_cast<std::size_t>(layer)];
+        constexpr bool divides = Backend::host_reaches && !ComputesAttention<Backend>;
+        CELLAR_EXPECTS((own.keys.empty() && own.values.empty()) || divides, "shape: layer ", layer,
+                       " has factors, expected none with this backend: the host divides and multiplies by them");
+        CELLAR_EXPECTS(own.keys.empty() || !Element<typename Layout::key_format>, "shape: layer ", layer,
+                       " has factors of keys, expected none for the format ",
+                       format_of<typename Layout::key_format>::name);
+        CELLAR_EXPECTS(own.values.empty() || !Element<typename Layout::value_format>, "shape: layer ", layer,
+                       " has factors of values, expected none for the format ",
+                       format_of<typename Layout::value_format>::name);
+        if constexpr (rotates_keys<Shift> || rotates_on_read<Shift>) check_pairs(layer, own.keys);
+    }
+
+    // A rotation of a pair commutes with one factor for both.
+    void check_pairs(int layer, const std::vector<float>& factors) const {
+        const auto rotation = shift.rotation(layer);
+        const auto dim = static_cast<std::size_t>(layer_shape(layer).key_dim);
+        for (std::size_t head = 0; head < factors.size(); head += dim)
+            for (int pair = 0; pair < rotation.pairs(); ++pair) {
+                const int a = rotation.first(pair);
+                const int b = rotation.second(pair);
+                CELLAR_EXPECTS(factors[head + static_cast<std::size_t>(a)]
+                                   == factors[head + static_cast<std::size_t>(b)],
+                               "shape: layer ", layer, " has different factors of elements ", a, " and ", b,
+                               " of keys, expected one for both, because they are rotated as a pair");
+            }
     }
 
     void check_shift(int layer) const {

@@ -81,6 +81,8 @@ public:
                                : "its keys were stored to be rotated on read, unlike those of this cache"};
         if (rotation && state_.rotation != 0 && *rotation != state_.rotation)
             return Problem{"its keys are rotated in other pairs of elements than those of this cache"};
+        if (source.number(prefix + "factors").value_or(0) != state_.scaling)
+            return Problem{"its keys and values are divided by other factors than those of this cache"};
         RowPositions::List positions;
         if (auto made = make_kept(source, prefix, positions, kept); !made) return made;
         if (is_cache() && !state_.book.can_restore(*kept, kept->to))
@@ -105,6 +107,7 @@ private:
         stored.numbers.emplace_back(prefix + "is_window", kept.is_window ? 1 : 0);
         if (is_cache() && kept.altered != to_end) stored.numbers.emplace_back(prefix + "altered", kept.altered.value);
         if (state_.rotation != 0) stored.numbers.emplace_back(prefix + "rotation", state_.rotation);
+        if (state_.scaling != 0) stored.numbers.emplace_back(prefix + "factors", state_.scaling);
         StoredArray list{prefix + "positions", StoredFormat::i32(), {positions->size()}};
         list.set_host_rows([positions] { return positions->list().data(); });
         stored.arrays.push_back(std::move(list));
