@@ -68,7 +68,8 @@ private:
         ggml_tensor* const v = heads(w.value, stored.kv_heads, stored.value_dim);
         if (shape_.architecture.scaled_queries) q = ggml_scale(context_, q, shape_.scale(i));
         if (rounding_ == nullptr) return attention_.attend(context_, graph_, i, q, k, v);
-        return attention_.attend(context_, graph_, i, q, rounding_->keys(context_, k), rounding_->values(context_, v));
+        const auto [keys, values] = rounding_->nodes(context_, i, q, k, v);
+        return attention_.attend(context_, graph_, i, q, keys, values);
     }
 
     ggml_tensor* rotated(const cellar::models::RunTimeRope& rope, ggml_tensor* x) const {

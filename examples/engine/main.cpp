@@ -20,6 +20,7 @@
 #include "serve/trace.hpp"
 #include "text_model.hpp"
 #include "vocabulary.hpp"
+#include "widen.hpp"
 #include "writer.hpp"
 
 #include <CLI/CLI.hpp>
@@ -62,6 +63,7 @@ struct Options {
     bool tree = true;
     engine::CompareOptions compare;
     engine::PerplexityOptions perplexity;
+    std::string wide;
 };
 
 const std::map<std::string, engine::Way> ways{{"attend", engine::Way::attend}, {"flash", engine::Way::flash}};
@@ -118,6 +120,8 @@ void declare_perplexity(CLI::App& app, Options& o) {
     measured.add_option("-f,--file", p.file, "of the text")->required();
     count(measured, "--window", p.window, "tokens at a time, of which the second half is guessed", 32, 8192);
     count(measured, "--windows", p.windows, "of the text", 1, 100'000);
+    count(measured, "--samples", p.samples, "windows behind those, which formats after 'scaled.' are calibrated with",
+          1, 100'000);
     const auto list = [&](const char* name, std::vector<std::string>& names, const char* description) {
         measured.add_option(name, names, description)->delimiter(';');
     };
@@ -125,6 +129,8 @@ void declare_perplexity(CLI::App& app, Options& o) {
          "of keys and values, or 'keys,values', each stored and read again in a memory of floats; divided by ';'");
     list("--memories", p.memories, "formats of cellar's memories, as 'q8_0,q4_0', with attention over what is stored");
     list("--libllama", p.libllama, "types of ggml, with libllama's own cache and its flash attention");
+    CLI::App& widen = command(app, o, "widen", "writes the model with its weights as floats");
+    widen.add_option("-o,--output", o.wide, "the new GGUF file")->required();
 }
 
 // Names are those of llama.cpp where they mean the same.
@@ -306,6 +312,10 @@ void run_with_drafts(Options& o, const engine::Model& smaller, engine::Engine& e
 
 int run(Options o) {
     engine::print_errors_only();
+    if (o.command == "widen") {
+        engine::widen(o.model, o.wide);
+        return llama::done;
+    }
     const engine::Model model{o.model, o.threads};
     std::optional<engine::Model> smaller;
     if (!o.draft.empty()) smaller.emplace(o.draft, o.threads);

@@ -7,6 +7,7 @@
 
 #include <Eigen/Core>
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <fstream>
@@ -99,9 +100,23 @@ std::string columns(double bits, double keys, double values) {
     return text.str();
 }
 
-Candidate in_format(const Model& model, MemoryOptions options, const std::string& name) {
+/// What channels of keys and values are like, in some windows of a text.
+cellar::ChannelCalibration sampled(const Model& model, MemoryOptions options, std::span<const int> tokens,
+                                   std::size_t window) {
+    std::vector<cellar::LayerShape> layers;
+    for (const LayerDescription& layer : model.shape().memory.layers) layers.push_back(layer.shape);
+    cellar::ChannelCalibration samples{layers};
+    Rounding rounding{model.shape(), samples};
+    options.format = "float";
+    for (; tokens.size() >= window; tokens = tokens.subspan(window))
+        run_engine(model, options, &rounding, tokens.first(window));
+    return samples;
+}
+
+Candidate in_format(const Model& model, MemoryOptions options, const std::string& name,
+                    const cellar::ChannelCalibration& samples) {
     const auto [keys, values] = both_sides(name);
-    const auto rounding = std::make_shared<Rounding>(keys, values);
+    const auto rounding = std::make_shared<Rounding>(keys, values, model.shape(), samples);
     options.format = "float";
     return {name,
             [&model, options, rounding](std::span<const int> window) {
@@ -167,14 +182,18 @@ void perplexity(const Model& model, const MemoryOptions& options, const Perplexi
     own.way = Way::attend;
     own.limits.texts = 1;
     own.limits.context = own.limits.cells = own.limits.batch = what.window;
+    const auto window = static_cast<std::size_t>(what.window);
+    const auto windows = static_cast<std::size_t>(what.windows);
+    const bool scaled = std::any_of(what.formats.begin(), what.formats.end(),
+                                    [](const std::string& name) { return name.find("scaled") != std::string::npos; });
+    const std::size_t extra = scaled ? window * static_cast<std::size_t>(what.samples) : 0;
+    const std::vector<int> tokens = read_tokens(model, what.file, window * windows + 1 + extra);
+    const auto samples = sampled(model, own, std::span{tokens}.subspan(window * windows, extra), window);
     std::vector<Candidate> candidates{in_memory(model, own, "half")};
-    for (const std::string& name : what.formats) candidates.push_back(in_format(model, own, name));
+    for (const std::string& name : what.formats) candidates.push_back(in_format(model, own, name, samples));
     for (const std::string& name : what.memories) candidates.push_back(in_memory(model, own, name));
     for (const std::string& name : what.libllama) candidates.push_back(in_libllama(model, own, name));
 
-    const auto window = static_cast<std::size_t>(what.window);
-    const auto windows = static_cast<std::size_t>(what.windows);
-    const std::vector<int> tokens = read_tokens(model, what.file, window * windows + 1);
     const std::size_t guesses = window / 2;
     int done = 0;
     for (std::size_t i = 0; i < windows; ++i) {

@@ -16,6 +16,7 @@ struct PerplexityOptions {
     std::string file; ///< of the text
     int window = 512; ///< tokens that are read from an empty memory; the second half of them is guessed
     int windows = 8;
+    int samples = 4; ///< windows behind those, from which the factors of "scaled" formats come
     /// Formats of `Rounding`, as "keys" or "keys,values"; in a memory of floats.
     std::vector<std::string> formats;
     /// Formats of the engine's memories, with `attend`.

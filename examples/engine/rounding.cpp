@@ -1,23 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "rounding.hpp"
 
-#include <cellar/cellar.hpp>
+#include <cellar/element/half.hpp>
+#include <cellar/element/storage_format.hpp>
 #include <cellar/format/affine.hpp>
 #include <cellar/format/blocks.hpp>
 #include <cellar/format/fp4.hpp>
 #include <cellar/format/fp8.hpp>
 #include <cellar/format/int8.hpp>
 #include <cellar/format/rotated.hpp>
+#include <cellar/shift/rope_shift.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace engine {
@@ -93,40 +98,112 @@ const Format* find(const std::string& name) {
     throw std::runtime_error{"the format is '" + name + "', expected one of " + names};
 }
 
+/// A format and what comes before it.
+struct NamedFormat {
+    const Format* format; ///< null: floats
+    int exact = 0;        ///< so many layers are in half
+    double power = 0;     ///< of factors
+    double queries = 0;
+
+    explicit NamedFormat(std::string name) {
+        if (const auto number = taken(name, "exact"))
+            exact = static_cast<int>(number->empty() ? 1 : std::stoi(*number));
+        if (const auto number = taken(name, "scaled")) power = number->empty() ? 1 : std::stod(*number);
+        if (const auto number = taken(name, "queries")) queries = number->empty() ? 1 : std::stod(*number);
+        format = find(name);
+    }
+
+private:
+    // What lies between the word and a point before a letter, if the name begins with the word. It goes.
+    static std::optional<std::string> taken(std::string& name, const std::string& word) {
+        if (!name.starts_with(word)) return {};
+        const std::size_t end = name.find_first_not_of("0123456789.", word.size());
+        if (end == std::string::npos || name[end - 1] != '.') return {};
+        std::string number = name.substr(word.size(), end - 1 - word.size());
+        name = name.substr(end);
+        return number;
+    }
+};
+
+cellar::RopeShift<cellar::RunTimePairing> shift_of(const Shape& shape) {
+    std::vector<std::vector<double>> pairs;
+    const LayerDescription* rotated = &shape.memory.layers.front();
+    for (const LayerDescription& layer : shape.memory.layers) {
+        if (layer.rope.dims > 0) rotated = &layer;
+        pairs.emplace_back(static_cast<std::size_t>(layer.rope.dims / 2), 1.0);
+    }
+    const bool interleaved = rotated->rope.pairing == cellar::models::Pairing::interleaved;
+    return cellar::RopeShift<cellar::RunTimePairing>::per_layer(std::move(pairs), {interleaved}, rotated->rope.begin);
+}
+
 } // namespace
+
+struct Rounding::Sample {
+    cellar::ChannelCalibration* samples;
+    int layer;
+
+    ggml_tensor* node(ggml_context* context, ggml_tensor* k, ggml_tensor* v, ggml_tensor* q) {
+        return ggml_map_custom3(context, ggml_cont(context, k), ggml_cont(context, v), ggml_cont(context, q), run, 1,
+                                this);
+    }
+    static void run(ggml_tensor* to, const ggml_tensor* k, const ggml_tensor* v, const ggml_tensor* q, int, int,
+                    void* sample) {
+        const auto& self = *static_cast<Sample*>(sample);
+        const auto floats = [](const ggml_tensor* t) {
+            return std::span{static_cast<const float*>(t->data), static_cast<std::size_t>(ggml_nelements(t))};
+        };
+        self.samples->add(self.layer, floats(q), floats(k), floats(v));
+        std::copy_n(static_cast<const float*>(k->data), ggml_nelements(k), static_cast<float*>(to->data));
+    }
+};
 
 struct Rounding::Side {
     struct Sums {
         double errors = 0;
         double values = 0;
     };
+    struct OfLayer {
+        Side* side;
+        const Format* format;
+        std::vector<float> factors; ///< [heads, dim], or none
+    };
 
-    const Format* format;
+    NamedFormat name;
     int dim = 1;
+    std::vector<OfLayer> layers{};
     std::vector<Sums> of_threads = std::vector<Sums>(512);
 
-    explicit Side(const std::string& name) : format{find(name)} {}
-
-    ggml_tensor* node(ggml_context* context, ggml_tensor* rows) {
-        if (format == nullptr) return rows;
-        dim = static_cast<int>(rows->ne[0]);
-        if (dim % format->values != 0 || dim > max_encoded_dim)
-            throw std::runtime_error{std::string{format->name} + " takes heads of a multiple of "
-                                     + std::to_string(format->values) + " values, but they have "
-                                     + std::to_string(dim)};
-        return ggml_map_custom1(context, ggml_cont(context, rows), run, GGML_N_TASKS_MAX, this);
+    Side(const std::string& of, int count) : name{of} {
+        for (int i = 0; i < count; ++i)
+            layers.push_back({this, name.format != nullptr && i < name.exact ? &halves : name.format, {}});
     }
 
-    static void run(ggml_tensor* to, const ggml_tensor* from, int thread, int threads, void* side) {
-        auto& self = *static_cast<Side*>(side);
-        Sums& sums = self.of_threads[static_cast<std::size_t>(thread)];
+    ggml_tensor* node(ggml_context* context, int layer, ggml_tensor* rows) {
+        if (name.format == nullptr) return rows;
+        dim = static_cast<int>(rows->ne[0]);
+        if (dim % name.format->values != 0 || dim > max_encoded_dim)
+            throw std::runtime_error{std::string{name.format->name} + " takes heads of a multiple of "
+                                     + std::to_string(name.format->values) + " values, but they have "
+                                     + std::to_string(dim)};
+        OfLayer& own = layers[static_cast<std::size_t>(layer)];
+        return ggml_map_custom1(context, ggml_cont(context, rows), run, GGML_N_TASKS_MAX, &own);
+    }
+
+    static void run(ggml_tensor* to, const ggml_tensor* from, int thread, int threads, void* layer) {
+        const auto& own = *static_cast<OfLayer*>(layer);
+        Sums& sums = own.side->of_threads[static_cast<std::size_t>(thread)];
         const auto dim = static_cast<std::size_t>(from->ne[0]);
         const std::int64_t heads = from->ne[1] * from->ne[2];
+        std::vector<float> divided(dim);
         for (std::int64_t head = thread; head < heads; head += threads) {
             const std::span values{static_cast<const float*>(from->data) + head * from->ne[0], dim};
             const std::span rounded{static_cast<float*>(to->data) + head * from->ne[0], dim};
-            self.format->round(values, rounded);
+            const float* const factors =
+                own.factors.empty() ? nullptr : own.factors.data() + head % from->ne[1] * from->ne[0];
+            for (std::size_t i = 0; i < dim; ++i) divided[i] = factors == nullptr ? values[i] : values[i] / factors[i];
+            own.format->round(divided, rounded);
             for (std::size_t i = 0; i < dim; ++i) {
+                if (factors != nullptr) rounded[i] *= factors[i];
                 sums.errors += std::pow(double{rounded[i]} - values[i], 2);
                 sums.values += std::pow(double{values[i]}, 2);
             }
@@ -141,18 +218,33 @@ struct Rounding::Side {
         }
         return all.values == 0 ? 0 : std::sqrt(all.errors / all.values);
     }
-    double bits() const { return format == nullptr ? 32 : format->bits(dim); }
+    double bits() const {
+        double sum = 0;
+        for (const OfLayer& layer : layers) sum += layer.format == nullptr ? 32 : layer.format->bits(dim);
+        return sum / static_cast<double>(layers.size());
+    }
 };
 
-Rounding::Rounding(const std::string& keys, const std::string& values)
-    : keys_{std::make_unique<Side>(keys)}, values_{std::make_unique<Side>(values)} {}
+Rounding::Rounding(const std::string& keys, const std::string& values, const Shape& shape,
+                   const cellar::ChannelCalibration& samples)
+    : keys_{std::make_unique<Side>(keys, shape.layers())}, values_{std::make_unique<Side>(values, shape.layers())} {
+    const auto factors = samples.factors(
+        {.keys = keys_->name.power, .queries = keys_->name.queries, .values = values_->name.power}, shift_of(shape));
+    for (std::size_t i = 0; i < factors.size(); ++i) {
+        if (keys_->name.power != 0) keys_->layers[i].factors = factors[i].keys;
+        if (values_->name.power != 0) values_->layers[i].factors = factors[i].values;
+    }
+}
+Rounding::Rounding(const Shape& shape, cellar::ChannelCalibration& samples)
+    : keys_{std::make_unique<Side>("float", shape.layers())}, values_{std::make_unique<Side>("float", shape.layers())} {
+    for (int i = 0; i < shape.layers(); ++i) samples_.push_back({&samples, i});
+}
 Rounding::~Rounding() = default;
 
-ggml_tensor* Rounding::keys(ggml_context* context, ggml_tensor* k) {
-    return keys_->node(context, k);
-}
-ggml_tensor* Rounding::values(ggml_context* context, ggml_tensor* v) {
-    return values_->node(context, v);
+std::pair<ggml_tensor*, ggml_tensor*> Rounding::nodes(ggml_context* context, int layer, ggml_tensor* q, ggml_tensor* k,
+                                                      ggml_tensor* v) {
+    if (!samples_.empty()) return {samples_[static_cast<std::size_t>(layer)].node(context, k, v, q), v};
+    return {keys_->node(context, layer, k), values_->node(context, layer, v)};
 }
 double Rounding::key_error() const {
     return keys_->error();

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include "architecture.hpp"
+#include <cellar/cache/channel_calibration.hpp>
+
 #include <ggml.h>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace engine {
@@ -13,15 +17,21 @@ namespace engine {
 class Rounding {
 public:
     /// Names of formats of cellar, also after "hadamard64." and "hadamard128."; "float" changes nothing, and "nvfp4" is
-    /// encoded with four over six. Throws if there is no such format.
-    Rounding(const std::string& keys, const std::string& values);
+    /// encoded with four over six. Before them, "exact2." leaves the first two layers in half, and "scaled0.5." divides
+    /// channels by factors of that power (see `cellar::CalibrationPowers`), "scaled0.5.queries0.5." by those of both;
+    /// "scaled." has the power 1. Throws if there is no such format.
+    Rounding(const std::string& keys, const std::string& values, const Shape& shape,
+             const cellar::ChannelCalibration& samples);
+    /// Only adds to the samples.
+    Rounding(const Shape& shape, cellar::ChannelCalibration& samples);
     Rounding(const Rounding&) = delete;
     Rounding& operator=(const Rounding&) = delete;
     ~Rounding();
 
-    /// Nodes for [head_dim, kv_heads, tokens]. Throws if a head has no multiple of the values that the format needs.
-    ggml_tensor* keys(ggml_context* context, ggml_tensor* k);
-    ggml_tensor* values(ggml_context* context, ggml_tensor* v);
+    /// Nodes for keys and values [head_dim, kv_heads, tokens] of a layer, which queries are only sampled for. Throws if a head has no multiple of the values
+    /// that the format needs.
+    std::pair<ggml_tensor*, ggml_tensor*> nodes(ggml_context* context, int layer, ggml_tensor* q, ggml_tensor* k,
+                                                ggml_tensor* v);
 
     /// So far: the root of the mean square of the errors, relative to that of the values.
     double key_error() const;
@@ -33,7 +43,9 @@ public:
     static std::vector<std::string> formats();
 
 private:
+    struct Sample;
     struct Side;
+    std::vector<Sample> samples_; // of layers; none: they are rounded
     std::unique_ptr<Side> keys_;
     std::unique_ptr<Side> values_;
 };
