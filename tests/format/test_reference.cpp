@@ -7,9 +7,11 @@
 
 #include <doctest/doctest.h>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <random>
 #include <span>
 #include <string>
 #include <vector>
@@ -35,7 +37,7 @@ Bytes bytes_of(const std::vector<Unit>& units) {
     return bytes;
 }
 
-/// The loops as they are compiled for some processors.
+/// What some processors encode and decode with.
 template <class F>
 struct Level {
     const char* name;
@@ -45,15 +47,14 @@ struct Level {
 /// Of those that this one can run.
 template <class F>
 std::vector<Level<F>> levels() {
-    using Encode = detail::EncodeBlocks<F>;
     using Decode = detail::DecodeBlocks<F>;
-    std::vector<Level<F>> all{
-        {"every processor", Encode::template run<typename F::unit>, Decode::template run<typename F::unit>}};
-    if constexpr (detail::simd::computes) {
-        if (detail::simd::is_available())
-            all.push_back({"vectors", detail::run_with_vectors<Encode, const float*, typename F::unit*, std::size_t>,
-                           detail::run_with_vectors<Decode, const typename F::unit*, float*, std::size_t>});
-    }
+    std::vector<Level<F>> all{{"every processor", detail::EncodeBlocks<F>::template run<typename F::unit>,
+                               Decode::template run<typename F::unit>}};
+#ifdef CELLAR_HAS_X86_VECTORS
+    if (detail::Avx2Vector::is_available())
+        all.push_back({"AVX2", detail::encoders::encode<F>,
+                       detail::run_with_vectors<Decode, const typename F::unit*, float*, std::size_t>});
+#endif
     return all;
 }
 
@@ -82,6 +83,44 @@ void check(const std::vector<Head>& heads, const Encode& encode, const Decode& d
             level.decode(units.data(), read.data(), units.size());
             REQUIRE(bytes_of(units) == expected);
             REQUIRE(same_bits(read, decoded));
+        }
+    }
+}
+
+/// Heads of any bits: numbers of all exponents, some of them equal, infinities, NaNs and zeros of both signs.
+std::vector<Head> heads_of_any_bits(int count) {
+    std::mt19937 random{20261128};
+    std::vector<Head> heads = infinite_heads(dim);
+    append(heads, extreme_heads(dim));
+    append(heads, edge_heads(dim));
+    const auto bits = [&](std::uint32_t mask) { return static_cast<std::uint32_t>(random()) & mask; };
+    for (int n = 0; n < count; ++n) {
+        const std::uint32_t exponent = bits(0xff) << 23;
+        const auto of_one_exponent = [&](std::uint32_t mask) { return std::bit_cast<float>(exponent | bits(mask)); };
+        heads.push_back(make_head("any bits", dim, [&](int) { return std::bit_cast<float>(bits(~0U)); }));
+        heads.push_back(make_head("of one exponent", dim, [&](int) { return of_one_exponent(0x807fffff); }));
+        heads.push_back(make_head("of few magnitudes", dim, [&](int) { return of_one_exponent(0x80700000); }));
+        heads.push_back(make_head("with zeros of both signs", dim, [&](int i) {
+            return bits(3) != 0 ? static_cast<float>(bits(7)) - 3 : i % 2 != 0 ? 0.0F : -0.0F;
+        }));
+    }
+    return heads;
+}
+template <class F>
+void check_levels(const std::vector<Head>& heads) {
+    for (const Head& head : heads) {
+        CAPTURE(F::name);
+        CAPTURE(head.kind);
+        const std::size_t all = head.values.size() / F::values_per_unit;
+        std::vector<typename F::unit> expected(all);
+        for (std::size_t n = 0; n <= all; ++n) {
+            detail::EncodeBlocks<F>::run(head.values.data(), expected.data(), n);
+            for (const Level<F>& level : levels<F>()) {
+                CAPTURE(level.name);
+                std::vector<typename F::unit> units(all);
+                level.encode(head.values.data(), units.data(), n);
+                REQUIRE(bytes_of(units) == bytes_of(expected));
+            }
         }
     }
 }
@@ -152,6 +191,19 @@ TEST_CASE("nvfp4 stores the nearest of 8 magnitudes times a scale of 8 bits") {
     append(heads, edge_heads(dim));
     check<nvfp4>(heads, encode(false), reference::decode_nvfp4);
     check<nvfp4_four_over_six>(heads, encode(true), reference::decode_nvfp4);
+}
+
+TEST_CASE("vectors encode any floats to the bits of plain loops, and no more blocks than there are") {
+    const std::vector<Head> heads = heads_of_any_bits(100);
+    check_levels<q8_0>(heads);
+    check_levels<q4_0>(heads);
+    check_levels<q4_1>(heads);
+    check_levels<q5_0>(heads);
+    check_levels<q5_1>(heads);
+    check_levels<iq4_nl>(heads);
+    check_levels<mxfp4>(heads);
+    check_levels<nvfp4>(heads);
+    check_levels<nvfp4_four_over_six>(heads);
 }
 
 TEST_CASE("affine groups have the numbers, scales and biases of MLX") {

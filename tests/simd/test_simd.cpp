@@ -9,8 +9,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -50,6 +54,51 @@ struct Result {
 #undef CELLAR_TARGET
 
 #endif
+
+namespace simd_test {
+
+/// What vectors have for formats.
+struct FormatResult {
+    float min[8], max[8], looked_up[8], halves[8];
+    std::int32_t unordered[8];
+    char bytes[32], halves_of_bytes[32];
+    std::uint16_t half_bits[8];
+    std::uint32_t signs, signs_of_bytes;
+};
+
+#ifdef CELLAR_HAS_X86_VECTORS
+
+template <class V, class T>
+[[CELLAR_AVX2, gnu::always_inline]] inline void put(V value, T* to) {
+    std::memcpy(to, &value, sizeof(value));
+}
+
+/// For 8 numbers each, of which b has a NaN, and 32 numbers of 8 bits.
+[[CELLAR_AVX2, gnu::noinline]] inline void operate(const float* a, const float* b, const std::int32_t* numbers,
+                                                   FormatResult* to) {
+    using Vector = cellar::detail::Avx2Vector;
+    const Vector::Floats x = Vector::load(a);
+    const Vector::Floats y = Vector::load(b);
+    Vector::Ints ints[4];
+    std::memcpy(ints, numbers, sizeof(ints));
+    put(Vector::min(x, y), to->min);
+    put(Vector::max(x, y), to->max);
+    put(Vector::lookup(x, ints[0]), to->looked_up);
+    put(Vector::upper(x), to->halves);
+    put(Vector::lower(x), to->halves + 4);
+    put(Vector::unordered(x, y), to->unordered);
+    const Vector::Bytes bytes = Vector::bytes_of(ints);
+    put(bytes, to->bytes);
+    put(Vector::upper(bytes), to->halves_of_bytes);
+    put(Vector::lower(bytes), to->halves_of_bytes + 16);
+    put(Vector::halves_of(Vector::lower(x)), to->half_bits);
+    to->signs = Vector::signs(reinterpret_cast<Vector::Ints>(x));
+    to->signs_of_bytes = Vector::signs(bytes);
+}
+
+#endif
+
+} // namespace simd_test
 
 namespace test_simd {
 
@@ -120,6 +169,39 @@ TEST_CASE("vectors change their lanes as plain loops do") {
         }
     }
 }
+
+#ifdef CELLAR_HAS_X86_VECTORS
+
+TEST_CASE("vectors have what formats need") {
+    if (!Avx2Vector::is_available()) return;
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    const float a[] = {1, -2, 3, 0.5F, -0.1F, 6, -65520, 8};
+    const float b[] = {2, -3, 3, 0.25F, -0.2F, nan, 7, -8};
+    std::int32_t n[32];
+    for (int i = 0; i < 32; ++i) n[i] = (i * 37 + 5) % 256;
+    simd_test::FormatResult found{};
+    simd_test::operate(a, b, n, &found);
+    for (int i = 0; i < 8; ++i) {
+        CAPTURE(i);
+        CHECK((found.unordered[i] == -1) == (i == 5));
+        CHECK((i == 5 || found.min[i] == std::min(a[i], b[i])));
+        CHECK((i == 5 || found.max[i] == std::max(a[i], b[i])));
+        CHECK(found.looked_up[i] == a[n[i] % 8]);
+        CHECK(found.halves[i] == a[(i + 4) % 8]);
+        CHECK((found.signs >> i & 1) == (a[i] < 0 ? 1U : 0U));
+    }
+    CHECK(std::isnan(found.min[5]));
+    CHECK(std::isnan(found.max[5]));
+    for (int i = 0; i < 32; ++i) {
+        CAPTURE(i);
+        CHECK(static_cast<unsigned char>(found.bytes[i]) == n[i]);
+        CHECK(found.halves_of_bytes[i] == found.bytes[(i + 16) % 32]);
+        CHECK((found.signs_of_bytes >> i & 1) == (n[i] > 127 ? 1U : 0U));
+    }
+    for (int i = 0; i < 4; ++i) CHECK(found.half_bits[i] == static_cast<half>(a[i]).bits);
+}
+
+#endif
 
 TEST_CASE_TEMPLATE("vectors are loaded from and stored to elements at any address", E, float, half, bfloat16) {
     for (const Level<E>& level : levels<E>()) {

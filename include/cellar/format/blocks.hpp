@@ -5,6 +5,7 @@
 #include <cellar/element/half.hpp>
 #include <cellar/format/detail/blocks.hpp>
 #include <cellar/format/detail/codes.hpp>
+#include <cellar/format/detail/iq4_levels.hpp>
 #include <cellar/format/detail/numbers.hpp>
 #include <cellar/simd/levels.hpp>
 
@@ -97,6 +98,8 @@ template <int Zero = 0, class Block>
 /// Integers in [-Zero, Zero) times a scale: the one of largest magnitude is -Zero.
 template <class Format, class Block, int Zero>
 struct SignedBlocks : InBlocks<Format, Block, 32, half> {
+    using encoding = SignedSteps<Zero>;
+
     [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, Block& block) {
         constexpr auto zero = static_cast<float>(Zero);
         const float scale = first_largest<32>(values) / -zero;
@@ -121,6 +124,8 @@ struct SignedBlocks : InBlocks<Format, Block, 32, half> {
 /// Integers in [0, Last] times a scale, and a minimum.
 template <class Format, class Block, int Last>
 struct MinimumBlocks : InBlocks<Format, Block, 32, half, 32, true> {
+    using encoding = StepsFromMinimum<Last>;
+
     [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, Block& block) {
         constexpr auto last = static_cast<float>(Last);
         const auto [min, max] = extremes_of<32>(values);
@@ -145,22 +150,11 @@ struct MinimumBlocks : InBlocks<Format, Block, 32, half, 32, true> {
     }
 };
 
-inline constexpr std::int8_t iq4_levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
-                                               1,    13,   25,  38,  53,  69,  89,  113};
-
-/// For devices, which have no tables of the host: eight of them, the first one lowest.
-constexpr std::uint64_t eight_levels(int first) {
-    std::uint64_t word = 0;
-    for (int i = 0; i < 8; ++i) word |= std::uint64_t{static_cast<std::uint8_t>(iq4_levels[first + i])} << 8 * i;
-    return word;
-}
-inline constexpr std::uint64_t lower_levels = eight_levels(0);
-inline constexpr std::uint64_t upper_levels = eight_levels(8);
-
 } // namespace detail
 
 /// 8.5 bits a value: integers of 8 bits times a scale. Errors are at most a / 254.
 struct q8_0 : detail::InBlocks<q8_0, detail::BytesBlock, 32, half> {
+    using encoding = detail::ByteSteps;
     static constexpr std::string_view name = "q8_0";
 
     [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, unit& block) {
@@ -206,6 +200,7 @@ struct q5_1 : detail::MinimumBlocks<q5_1, detail::FiveBitsMinimumBlock, 31> {
 /// and usually a tenth smaller than those of q4_0. As ggml's `from_float` has it, which caches are written with:
 /// `ggml_quantize_chunk` searches for better scales.
 struct iq4_nl : detail::InBlocks<iq4_nl, detail::NibblesBlock, 32, half> {
+    using encoding = detail::NearestLevels;
     static constexpr std::string_view name = "iq4_nl";
     static constexpr auto levels = detail::Levels::of(detail::iq4_levels, 16);
     static constexpr auto nibbles = &unit::low;
@@ -226,9 +221,7 @@ struct iq4_nl : detail::InBlocks<iq4_nl, detail::NibblesBlock, 32, half> {
             codes[i] = nearest_code(twice[i]);
             chosen[i] = level_of(codes[i]);
         }
-        const std::int32_t magnitude = detail::magnitude_of(largest);
-        const float scale = magnitude < infinity ? least_squares(values, chosen) : detail::quiet_nan;
-        block.scale = static_cast<half>(magnitude < tiny ? 0 : scale);
+        block.scale = least_squares(largest, values, chosen);
         detail::pack_codes(codes, block);
     }
     [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const unit& block, code* to, half* factors) {
@@ -243,8 +236,6 @@ struct iq4_nl : detail::InBlocks<iq4_nl, detail::NibblesBlock, 32, half> {
 
 private:
     static constexpr float lowest = detail::iq4_levels[0];
-    static constexpr std::int32_t tiny = 0x26901d7d; // as a float: 1e-15
-    static constexpr std::int32_t infinity = 0x7f800000;
 
     /// The code of the level that is nearest to n / 2, at n + 256; of two, the higher one.
     struct Nearest {
@@ -277,7 +268,8 @@ private:
 #endif
 
     /// The scale of least squared errors, each weighted by the square of its value. In ggml's order.
-    [[gnu::always_inline]] CELLAR_FUNCTION static float least_squares(const float* values, const std::int8_t* chosen) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static half least_squares(float largest, const float* values,
+                                                                     const std::int8_t* chosen) {
         float with_values[32]; // apart from the sums, whose order is a matter of the bits
         float with_levels[32];
         for (int i = 0; i < 32; ++i) {
@@ -292,7 +284,7 @@ private:
             of_values += with_values[i];
             of_levels += with_levels[i];
         }
-        return of_levels > 0 ? of_values / of_levels : 0;
+        return detail::iq4_scale(largest, of_values, of_levels);
     }
 };
 

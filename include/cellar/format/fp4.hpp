@@ -4,7 +4,7 @@
 #include <cellar/base/function.hpp>
 #include <cellar/format/detail/blocks.hpp>
 #include <cellar/format/detail/codes.hpp>
-#include <cellar/format/detail/minifloat.hpp>
+#include <cellar/format/detail/fp4_numbers.hpp>
 #include <cellar/format/detail/numbers.hpp>
 #include <cellar/simd/levels.hpp>
 
@@ -17,28 +17,6 @@
 namespace cellar {
 
 namespace detail {
-
-/// -1 or 0.
-[[gnu::always_inline]] CELLAR_FUNCTION inline std::int32_t is_beyond(std::int32_t magnitude, float middle) {
-    return (__builtin_bit_cast(std::int32_t, middle) - magnitude) >> 31;
-}
-/// The nearest E2M1 to value / scale; of two, the one nearer to zero. Without the negative zero.
-[[gnu::always_inline]] CELLAR_FUNCTION inline std::uint8_t nearest_e2m1(float value, float scale) {
-    const std::int32_t x = magnitude_of(value);
-    const std::int32_t is_not_zero = is_beyond(x, 0.25F * scale);
-    const std::int32_t code = is_not_zero + is_beyond(x, 0.75F * scale) + is_beyond(x, 1.25F * scale)
-                              + is_beyond(x, 1.75F * scale) + is_beyond(x, 2.5F * scale) + is_beyond(x, 3.5F * scale)
-                              + is_beyond(x, 5 * scale);
-    const std::int32_t sign = __builtin_bit_cast(std::int32_t, value) >> 28 & 8;
-    return static_cast<std::uint8_t>((sign & is_not_zero) - code);
-}
-/// Twice the number.
-[[gnu::always_inline]] CELLAR_FUNCTION inline std::int8_t twice_e2m1(int code) {
-    const int n = code & 7;
-    const int twice = n + if_less(4, n, 1, 0) + if_less(5, n, 1, 0) + if_less(6, n, 3, 0);
-    const int sign = -(code >> 3); // -1 or 0
-    return static_cast<std::int8_t>((twice ^ sign) - sign);
-}
 
 template <int N>
 [[gnu::always_inline]] CELLAR_FUNCTION inline void encode_e2m1(const float* values, float scale, std::uint8_t* to) {
@@ -76,28 +54,21 @@ struct Nvfp4Block {
 /// Magnitudes below 2^-127 are zeros. A block with an infinity or a NaN decodes to NaNs. What was decoded is encoded to
 /// the same bits again.
 struct mxfp4 : detail::InBlocks<mxfp4, detail::Mxfp4Block, 32, float> {
+    using encoding = detail::ScaledByPowers;
     static constexpr std::string_view name = "mxfp4";
     static constexpr auto levels = detail::Levels::of(detail::twice_of_e2m1, 16);
     static constexpr auto nibbles = &unit::numbers;
 
     [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, unit& block) {
-        const std::int32_t exponent = detail::magnitude_of(detail::largest_magnitude<32>(values)) >> 23;
-        block.scale = static_cast<std::uint8_t>(exponent == 255 ? 255 : exponent < 2 ? 0 : exponent - 2);
-        detail::encode_e2m1<32>(values, 2 * half_of(block.scale), block.numbers);
+        block.scale = detail::E8m0::quarter_of(detail::magnitude_of(detail::largest_magnitude<32>(values)));
+        detail::encode_e2m1<32>(values, 2 * detail::E8m0::half_of(block.scale), block.numbers);
     }
     [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const unit& block, code* codes, float* factors) {
         detail::unpack_e2m1<32>(block.numbers, codes);
         factors_of(block, factors);
     }
     [[gnu::always_inline]] CELLAR_FUNCTION static void factors_of(const unit& block, float* factors) {
-        *factors = half_of(block.scale);
-    }
-
-private:
-    /// Half of the scale 2^(exponent - 127).
-    [[gnu::always_inline]] CELLAR_FUNCTION static float half_of(std::uint8_t exponent) {
-        const std::int32_t bits = exponent < 2 ? 1 << (21 + exponent) : (exponent - 1) << 23;
-        return exponent == 255 ? detail::quiet_nan : __builtin_bit_cast(float, bits);
+        *factors = detail::E8m0::half_of(block.scale);
     }
 };
 
@@ -105,6 +76,7 @@ namespace detail {
 
 template <class Format, bool FourOverSix>
 struct Nvfp4 : InBlocks<Format, Nvfp4Block, 64, float, 16> {
+    using encoding = ScaledGroups<FourOverSix>;
     static constexpr std::string_view name = "nvfp4";
     static constexpr auto levels = Levels::of(twice_of_e2m1, 8);
     static constexpr auto nibbles = &Nvfp4Block::numbers;
@@ -113,12 +85,12 @@ struct Nvfp4 : InBlocks<Format, Nvfp4Block, 64, float, 16> {
         for (std::ptrdiff_t group = 0; group < 4; ++group) {
             const float* const own = values + 16 * group;
             const float largest = largest_magnitude<16>(own);
-            std::uint8_t scale = nearest_scale(largest / 6);
+            auto scale = Scale::nearest<std::int32_t>(largest / 6);
             if constexpr (FourOverSix) {
-                const std::uint8_t larger = nearest_scale(largest / 4);
+                const auto larger = Scale::nearest<std::int32_t>(largest / 4);
                 if (error_of(own, value_of(larger)) < error_of(own, value_of(scale))) scale = larger;
             }
-            block.scales[group] = scale;
+            block.scales[group] = static_cast<std::uint8_t>(scale);
             encode_e2m1<16>(own, scale == 0 ? __builtin_inff() : value_of(scale), // 0: all are 0
                             block.numbers + 8 * group);
         }
@@ -134,19 +106,10 @@ struct Nvfp4 : InBlocks<Format, Nvfp4Block, 64, float, 16> {
     }
 
 private:
-    using Scale = Minifloat<4, 3>;
-    static constexpr int largest_scale = 0x7e;
-    static constexpr int nan = 0x7f;
+    using Scale = UnsignedE4m3;
 
-    [[gnu::always_inline]] CELLAR_FUNCTION static std::uint8_t nearest_scale(float x) {
-        constexpr std::int32_t above = Scale::power_above(largest_scale);
-        const std::int32_t magnitude = magnitude_of(x);
-        const std::int32_t number = Scale::rounded(magnitude < above ? magnitude : above);
-        const std::int32_t finite = number < largest_scale ? number : largest_scale;
-        return static_cast<std::uint8_t>(magnitude < 0x7f800000 ? finite : nan);
-    }
-    [[gnu::always_inline]] CELLAR_FUNCTION static float value_of(std::uint8_t scale) {
-        return scale == nan ? quiet_nan : Scale::value_of(scale & 0x7f);
+    [[gnu::always_inline]] CELLAR_FUNCTION static float value_of(std::int32_t scale) {
+        return Scale::value_of<float>(scale);
     }
     [[gnu::always_inline]] CELLAR_FUNCTION static float error_of(const float* values, float scale) {
         std::uint8_t codes[16];
@@ -173,8 +136,8 @@ private:
 struct nvfp4 : detail::Nvfp4<nvfp4, false> {};
 
 /// The same, but a group's scale is a / 4 in place of a / 6 where that has the smaller sum of squared errors: 6 is far
-/// from 4, so values at 5 / 6 of the largest one err most. Encoding takes about three times as long; what is stored is
-/// an nvfp4.
+/// from 4, so values at 5 / 6 of the largest one err most. What is stored is an nvfp4, so it has that name: names say
+/// how units are read, and a cache of one of the two loads what the other one saved.
 struct nvfp4_four_over_six : detail::Nvfp4<nvfp4_four_over_six, true> {};
 
 static_assert(sizeof(mxfp4::unit) == 17 && sizeof(nvfp4::unit) == 36);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/function.hpp>
+#include <cellar/format/detail/encoders.hpp>
 #include <cellar/format/detail/numbers.hpp>
 #include <cellar/format/detail/run.hpp>
 
@@ -11,13 +12,6 @@
 
 namespace cellar::detail {
 
-template <class Format>
-struct EncodeBlocks {
-    template <class Unit>
-    [[gnu::always_inline]] static void run(const float* values, Unit* units, std::size_t n) {
-        for (std::size_t i = 0; i < n; ++i) Format::encode_unit(values + i * Format::values_per_unit, units[i]);
-    }
-};
 template <class Format>
 struct DecodeBlocks {
     template <class Unit>
@@ -29,7 +23,7 @@ struct DecodeBlocks {
 /// What formats of blocks share: a block of `Values` values is an integer for each, and a factor for each
 /// `ValuesPerFactor` of them, perhaps with an offset. `Format` has, always inlined and with loops of constant length,
 ///
-/// - `void encode_unit(const float* values, unit&)`
+/// - `encoding`, and the same for single blocks, `void encode_unit(const float* values, unit&)`
 /// - `void unpack_unit(const unit&, code* codes, factor* factors)`, with `factor* offsets` if `Offsets`.
 /// - if codes have 4 bits, what `looks_up_codes` asks for, and `void factors_of(const unit&, factor* factors)`.
 template <class Format, class Unit, int Values, class Factor, int ValuesPerFactor = Values, bool Offsets = false>
@@ -42,7 +36,7 @@ struct InBlocks {
     static constexpr bool has_offsets = Offsets;
 
     static void encode(std::span<const float> values, std::span<unit> units) {
-        run<EncodeBlocks<Format>>(values.data(), units.data(), units.size());
+        encode_blocks<Format>(values.data(), units.data(), units.size());
     }
     static void decode(std::span<const unit> units, std::span<float> values) {
         run<DecodeBlocks<Format>>(units.data(), values.data(), units.size());

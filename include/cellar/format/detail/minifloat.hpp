@@ -18,23 +18,28 @@ struct Minifloat {
         return ((number >> FractionBits) + 128 - bias) << 23;
     }
 
+    // `Int` and `Float` may be vectors.
+
     /// The nearest number to a magnitude that is given as the bits of a float; of two, the even one.
-    [[gnu::always_inline]] CELLAR_FUNCTION static std::int32_t rounded(std::int32_t magnitude) {
-        const std::int32_t exponent = magnitude & 0x7f800000;
-        const std::int32_t unit = exponent > smallest_normal ? exponent : smallest_normal;
+    template <class Float = float, class Int>
+    [[gnu::always_inline]] CELLAR_FUNCTION static Int rounded(Int magnitude) {
+        const Int exponent = magnitude & 0x7f800000;
+        const Int unit = exponent > smallest_normal ? exponent : Int{} + smallest_normal;
         // Adding a number with room for just `FractionBits` below the unit rounds to them; the sum's fraction counts
         // them.
-        const std::int32_t large = unit + ((23 - FractionBits) << 23);
-        const float sum = __builtin_bit_cast(float, magnitude) + __builtin_bit_cast(float, large);
-        return ((unit - smallest_normal) >> (23 - FractionBits)) + (__builtin_bit_cast(std::int32_t, sum) - large);
+        const Int large = unit + ((23 - FractionBits) << 23);
+        const Float sum = __builtin_bit_cast(Float, magnitude) + __builtin_bit_cast(Float, large);
+        return ((unit - smallest_normal) >> (23 - FractionBits)) + (__builtin_bit_cast(Int, sum) - large);
     }
 
-    [[gnu::always_inline]] CELLAR_FUNCTION static float value_of(std::int32_t magnitude) {
+    template <class Float = float, class Int>
+    [[gnu::always_inline]] CELLAR_FUNCTION static Float value_of(Int magnitude) {
         // A subnormal lacks the leading one that a float's exponent implies. It is added here and subtracted again.
-        const std::int32_t bits = magnitude << (23 - FractionBits);
-        const std::int32_t subnormal = (bits - (1 << 23)) >> 31;
-        const std::int32_t larger = bits + ((127 - bias) << 23) + (subnormal & (1 << 23));
-        return __builtin_bit_cast(float, larger) - __builtin_bit_cast(float, subnormal& smallest_normal);
+        const Int bits = magnitude << (23 - FractionBits);
+        const Int subnormal = (bits - (1 << 23)) >> 31;
+        const Int larger = bits + ((127 - bias) << 23) + (subnormal & (1 << 23));
+        const Int taken_off = subnormal & smallest_normal;
+        return __builtin_bit_cast(Float, larger) - __builtin_bit_cast(Float, taken_off);
     }
 
 private:

@@ -81,6 +81,7 @@ template <int N>
 
 inline constexpr float largest_float = 0x1.fffffep127F;
 inline constexpr float quiet_nan = __builtin_nanf("");
+inline constexpr float almost_half = 0x1.fffffep-2F; ///< a half would round 0.49999997 up
 
 // Compilers do not vectorise choices between floats, which may trap, nor nested ones. So the following choose between
 // integers, and with masks.
@@ -109,7 +110,6 @@ inline constexpr float quiet_nan = __builtin_nanf("");
 
 /// The nearest integer; of two, the one of larger magnitude. For |x| < 2^23.
 [[gnu::always_inline]] CELLAR_FUNCTION inline std::int32_t nearest(float x) {
-    constexpr float almost_half = 0x1.fffffep-2F; // a half would round 0.49999997 up
     return static_cast<std::int32_t>(x + __builtin_copysignf(almost_half, x));
 }
 

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/base/function.hpp>
+#include <cellar/format/detail/minifloat.hpp>
+#include <cellar/format/detail/numbers.hpp>
+
+#include <cstdint>
+
+/// Numbers of 4 bits, and the scales of their blocks.
+namespace cellar::detail {
+
+/// -1 or 0.
+[[gnu::always_inline]] CELLAR_FUNCTION inline std::int32_t is_beyond(std::int32_t magnitude, float middle) {
+    return (__builtin_bit_cast(std::int32_t, middle) - magnitude) >> 31;
+}
+/// The nearest E2M1 to value / scale; of two, the one nearer to zero. Without the negative zero.
+[[gnu::always_inline]] CELLAR_FUNCTION inline std::uint8_t nearest_e2m1(float value, float scale) {
+    const std::int32_t x = magnitude_of(value);
+    const std::int32_t is_not_zero = is_beyond(x, 0.25F * scale);
+    const std::int32_t code = is_not_zero + is_beyond(x, 0.75F * scale) + is_beyond(x, 1.25F * scale)
+                              + is_beyond(x, 1.75F * scale) + is_beyond(x, 2.5F * scale) + is_beyond(x, 3.5F * scale)
+                              + is_beyond(x, 5 * scale);
+    const std::int32_t sign = __builtin_bit_cast(std::int32_t, value) >> 28 & 8;
+    return static_cast<std::uint8_t>((sign & is_not_zero) - code);
+}
+/// For vectors: a heap of the same middles, whose root has index 1, and the magnitudes of the 16 codes.
+inline constexpr float e2m1_middles[16] = {0, 1.75F, 0.75F, 3.5F, 0.25F, 1.25F, 2.5F, 5};
+inline constexpr float e2m1_magnitudes[16] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6, 0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+
+/// Twice the number.
+[[gnu::always_inline]] CELLAR_FUNCTION inline std::int8_t twice_e2m1(int code) {
+    const int n = code & 7;
+    const int twice = n + if_less(4, n, 1, 0) + if_less(5, n, 1, 0) + if_less(6, n, 3, 0);
+    const int sign = -(code >> 3); // -1 or 0
+    return static_cast<std::int8_t>((twice ^ sign) - sign);
+}
+
+/// Powers of two, E8M0: 2^(bits - 127), and a NaN.
+struct E8m0 {
+    static constexpr std::uint8_t nan = 255;
+
+    /// A quarter of the power of two that is not above a magnitude, which is given as the bits of a float; NaN if that
+    /// is not finite.
+    [[gnu::always_inline]] CELLAR_FUNCTION static std::uint8_t quarter_of(std::int32_t magnitude) {
+        const std::int32_t exponent = magnitude >> 23;
+        return static_cast<std::uint8_t>(exponent == nan ? nan : exponent < 2 ? 0 : exponent - 2);
+    }
+    /// Half of its value.
+    [[gnu::always_inline]] CELLAR_FUNCTION static float half_of(std::uint8_t exponent) {
+        const std::int32_t bits = exponent < 2 ? 1 << (21 + exponent) : (exponent - 1) << 23;
+        return exponent == nan ? quiet_nan : __builtin_bit_cast(float, bits);
+    }
+};
+
+/// E4M3 without sign. `Int` and `Float` may be vectors.
+struct UnsignedE4m3 {
+    template <class Int, class Float>
+    [[gnu::always_inline]] CELLAR_FUNCTION static Int nearest(Float x) {
+        const Int most = Int{} + largest;
+        const Int above = Int{} + Number::power_above(largest);
+        const Int magnitude = __builtin_bit_cast(Int, x) & INT32_MAX;
+        const Int number = Number::template rounded<Float>(magnitude < above ? magnitude : above);
+        const Int finite = number < most ? number : most;
+        return magnitude < 0x7f800000 ? finite : Int{} + nan;
+    }
+    template <class Float, class Int>
+    [[gnu::always_inline]] CELLAR_FUNCTION static Float value_of(Int number) {
+        const Float finite = Number::template value_of<Float>(number & 0x7f);
+        return number == nan ? Float{} + quiet_nan : finite;
+    }
+
+private:
+    using Number = Minifloat<4, 3>;
+    static constexpr std::int32_t largest = 0x7e;
+    static constexpr std::int32_t nan = 0x7f;
+};
+
+} // namespace cellar::detail
