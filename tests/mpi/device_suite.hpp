@@ -442,11 +442,11 @@ TEST_CASE_TEMPLATE("rows of a head that was dropped are dropped with it", Device
                         meet(rank);
                         for (int i = 0; i < looks; ++i) static_cast<void>(receiving.progress());
                     }
-                    detail::transfers_of(comm).progress();
+                    comm.transfers().progress();
                     meet(rank);
-                    for (int i = 0; i < looks; ++i) detail::transfers_of(comm).progress();
+                    for (int i = 0; i < looks; ++i) comm.transfers().progress();
                     meet(rank);
-                    for (int i = 0; i < looks; ++i) detail::transfers_of(comm).progress();
+                    for (int i = 0; i < looks; ++i) comm.transfers().progress();
                     auto receiving = mpi::receive(comm, rank, cache, Sequence{0}, {.device_aware = true});
                     for (int i = 0; i < looks; ++i) static_cast<void>(receiving.progress());
                     meet(rank);

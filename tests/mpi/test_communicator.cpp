@@ -77,7 +77,7 @@ TEST_CASE("a communicator takes the place of another one") {
         CHECK(comm.handle() == handle);
         CHECK(comm.rank() == rank);
         CHECK(comm.size() == size);
-        CHECK(cellar::detail::transfers_of(comm).comm() == handle);
+        CHECK(comm.transfers().comm() == handle);
     };
     comm = std::move(world);
     is_world();

@@ -272,7 +272,7 @@ TEST_CASE("a process that gives up tells the other one, and the next transfer su
 
 TEST_CASE("what was sent of a transfer that failed is received, although no other transfer follows") {
     const auto until_idle = [](const Communicator& comm) {
-        detail::Transfers& transfers = detail::transfers_of(comm);
+        detail::Transfers& transfers = comm.transfers();
         for (const double begun = MPI_Wtime(); !transfers.is_idle() && MPI_Wtime() - begun < 20;) transfers.progress();
         CHECK(transfers.is_idle()); // MPI uses no message any more
     };

@@ -2,26 +2,12 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
-#include <cellar/mpi/detail/mpi_errors.hpp>
+#include <cellar/base/guards.hpp>
 #include <cellar/mpi/detail/transfers.hpp>
 
 #include <memory>
 #include <mpi.h>
 #include <source_location>
-#include <utility>
-
-namespace cellar::mpi {
-
-class Communicator;
-
-} // namespace cellar::mpi
-
-namespace cellar::detail {
-
-/// What the transfers of a communicator share.
-inline Transfers& transfers_of(const mpi::Communicator& comm);
-
-} // namespace cellar::detail
 
 namespace cellar::mpi {
 
@@ -45,54 +31,29 @@ public:
         MPI_Comm_test_inter(comm, &between_groups);
         CELLAR_EXPECTS_AT(where, between_groups == 0,
                           "Communicator: an intercommunicator, expected one whose ranks are one group");
-        MPI_Comm_dup(comm, &comm_);
-        MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN);
-        MPI_Comm_rank(comm_, &rank_);
-        MPI_Comm_size(comm_, &size_);
-        transfers_ = std::make_unique<detail::Transfers>(comm_);
+        transfers_ = std::make_unique<detail::Transfers>(comm);
     }
-    Communicator(Communicator&& other) noexcept
-        : comm_{std::exchange(other.comm_, MPI_COMM_NULL)},
-          rank_{other.rank_},
-          size_{other.size_},
-          transfers_{std::move(other.transfers_)} {}
-    Communicator& operator=(Communicator&& other) noexcept {
-        std::swap(comm_, other.comm_);
-        std::swap(rank_, other.rank_);
-        std::swap(size_, other.size_);
-        std::swap(transfers_, other.transfers_);
-        return *this;
-    }
+    Communicator(Communicator&&) noexcept = default;
+    Communicator& operator=(Communicator&&) noexcept = default;
     /// All ranks destroy theirs, before MPI_Finalize, and after the transfers that use it. May wait up to 200 ms for
     /// messages of transfers that failed.
-    ~Communicator() {
-        int finalised = 0;
-        MPI_Finalized(&finalised);
-        transfers_.reset();
-        if (comm_ != MPI_COMM_NULL && finalised == 0) MPI_Comm_free(&comm_);
-    }
+    ~Communicator() = default;
 
-    int rank() const { return rank_; }
-    int size() const { return size_; }
-    /// The duplicate, for cellar's own messages.
-    MPI_Comm handle() const { return comm_; }
+    int rank() const { return transfers().own_rank(); }
+    int size() const { return transfers().ranks(); }
+    /// The duplicate, for cellar's own messages; MPI_COMM_NULL if it was moved from.
+    MPI_Comm handle() const { return transfers_ == nullptr ? MPI_COMM_NULL : transfers_->comm(); }
+
+    /// For cellar itself.
+    detail::Transfers& transfers() const { return detail::expect_not_moved(transfers_, "communicator"); }
 
 private:
-    friend detail::Transfers& detail::transfers_of(const Communicator& comm);
-
-    MPI_Comm comm_ = MPI_COMM_NULL;
-    int rank_ = -1;
-    int size_ = 0;
-    std::unique_ptr<detail::Transfers> transfers_;
+    std::unique_ptr<detail::Transfers> transfers_; // and the duplicate
 };
 
 } // namespace cellar::mpi
 
 namespace cellar::detail {
-
-inline Transfers& transfers_of(const mpi::Communicator& comm) {
-    return *comm.transfers_;
-}
 
 /// A violation if the communicator was moved from.
 inline void expect_valid(const char* operation, const mpi::Communicator& comm, const std::source_location& where) {

@@ -45,7 +45,7 @@ TransferPath open_path(const char* operation, const mpi::Communicator& comm, int
     CELLAR_EXPECTS(tag >= 0 && tag <= max_transfer_tag, operation, ": tag ", tag, ", expected 0 to ", max_transfer_tag);
     CELLAR_EXPECTS(options.time_limit.count() > 0, operation, ": a time limit of ", options.time_limit.count(),
                    " ms, expected 1 or more");
-    Transfers& transfers = transfers_of(comm);
+    Transfers& transfers = comm.transfers();
     OpenInbox inbox = transfers.open(rank, sends ? receiver_tag(tag) : sender_tag(tag));
     CELLAR_EXPECTS(inbox != nullptr, operation, ": another transfer ", sends ? "to" : "from", " rank ", rank,
                    " has tag ", tag, ", expected one at a time with each tag");

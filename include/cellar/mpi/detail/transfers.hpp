@@ -149,20 +149,29 @@ inline int receiver_tag(int tag) {
     return sender_tag(tag) + 1;
 }
 
-/// What the transfers of a communicator share, at a fixed address.
+/// A duplicate of a communicator, and what its transfers share, at a fixed address.
 class Transfers {
 public:
-    explicit Transfers(MPI_Comm comm) : mailbox_{comm} { MPI_Comm_rank(comm, &own_rank_); }
+    /// Collective over `comm`.
+    explicit Transfers(MPI_Comm comm) : mailbox_{duplicate_of(comm)} {
+        MPI_Comm_rank(this->comm(), &own_rank_);
+        MPI_Comm_size(this->comm(), &ranks_);
+    }
     Transfers(const Transfers&) = delete;
     Transfers& operator=(const Transfers&) = delete;
     /// Waits a little for messages in flight.
     ~Transfers() {
         const auto end = Patience::Clock::now() + std::chrono::milliseconds{200};
         for (progress(); !is_idle() && Patience::Clock::now() < end; progress()) std::this_thread::yield();
+        int finalised = 0;
+        MPI_Finalized(&finalised);
+        MPI_Comm own = comm();
+        if (finalised == 0) MPI_Comm_free(&own);
     }
 
     MPI_Comm comm() const { return mailbox_.comm(); }
     int own_rank() const { return own_rank_; }
+    int ranks() const { return ranks_; }
     Mailbox& mailbox() { return mailbox_; }
     std::uint64_t next_number() { return ++last_number_; }
 
@@ -183,8 +192,16 @@ public:
     }
 
 private:
+    static MPI_Comm duplicate_of(MPI_Comm comm) {
+        MPI_Comm own = MPI_COMM_NULL;
+        MPI_Comm_dup(comm, &own);
+        MPI_Comm_set_errhandler(own, MPI_ERRORS_RETURN);
+        return own;
+    }
+
     Mailbox mailbox_;
     int own_rank_ = -1;
+    int ranks_ = 0;
     std::uint64_t last_number_ = 0;
     std::map<std::pair<int, int>, Inbox> inboxes_;
     bool is_idle_ = true;
