@@ -60,12 +60,13 @@ inline void expect_valid(const char* operation, const mpi::Communicator& comm, c
     CELLAR_EXPECTS_AT(where, comm.handle() != MPI_COMM_NULL, operation,
                       ": the communicator was moved from, expected one that was not");
 }
-/// A violation unless it is the rank of another process.
-inline void expect_other(const char* operation, const mpi::Communicator& comm, int rank,
-                         const std::source_location& where) {
+/// What transfers with another process use. A violation if `rank` is not that of another one.
+inline Transfers& expect_other(const char* operation, const mpi::Communicator& comm, int rank,
+                               const std::source_location& where) {
     expect_valid(operation, comm, where);
     CELLAR_EXPECTS_AT(where, rank >= 0 && rank < comm.size() && rank != comm.rank(), operation, ": rank ", rank,
                       ", expected 0 to ", comm.size() - 1, " other than this process, ", comm.rank());
+    return comm.transfers();
 }
 
 } // namespace cellar::detail

@@ -11,11 +11,9 @@
 #include <cellar/mpi/detail/sender.hpp>
 #include <cellar/mpi/detail/transfer_end.hpp>
 #include <cellar/mpi/mpi_result.hpp>
-#include <cellar/mpi/send.hpp>
 #include <cellar/mpi/transfer_options.hpp>
 
 #include <memory>
-#include <optional>
 #include <source_location>
 #include <string>
 #include <utility>
@@ -60,28 +58,25 @@ public:
         CELLAR_EXPECTS(memory_->next(sequence_) >= to_, "complete: sequence ", sequence_, " has ",
                        memory_->next(sequence_), " tokens, expected the ", to_, " that were announced");
         auto snapshot = detail::snapshot_keeping_schedule(*memory_, sequence_, Position{0}, to_);
-        if (!snapshot)
-            return sender.fail({MpiReason::refused, own_rank_,
-                                "send: the memory refuses: " + to_string(snapshot.error()), snapshot.error()});
+        if (!snapshot) return sender.fail(sender.refused(snapshot.error()));
         auto held = std::make_shared<const SnapshotOf<M>>(*std::move(snapshot));
         detail::StoredSnapshot stored;
         memory_->save(*held, "", stored);
         if (!sender.complete(std::move(stored)))
             return sender.fail(
-                {MpiReason::cancelled, own_rank_, "send: the sequence has other tokens than were announced"});
+                {MpiReason::cancelled, sender.own_rank(), "send: the sequence has other tokens than were announced"});
         sender.hold(std::move(held));
     }
 
     /// `complete`, and blocks until the other process has everything in its memory, or until the transfer fails.
     MpiResult<void> wait(const std::source_location& where = std::source_location::current()) {
-        const detail::Caller caller{where};
         complete(where);
-        return result();
+        return TransferHandle::wait(where);
     }
 
     /// For cellar itself.
-    SendingAhead(std::unique_ptr<detail::Sender> sender, int own_rank, M& memory, Sequence s, Position to)
-        : TransferHandle{std::move(sender)}, own_rank_{own_rank}, memory_{&memory}, sequence_{s}, to_{to} {
+    SendingAhead(std::unique_ptr<detail::Sender> sender, M& memory, Sequence s, Position to)
+        : TransferHandle{std::move(sender)}, memory_{&memory}, sequence_{s}, to_{to} {
         for (int layer = 0; layer < memory.layers(); ++layer) rows_are_there(layer); // those of tokens that s has
     }
 
@@ -100,7 +95,6 @@ private:
         end().rows_are_there(name + ".values", prefix + "positions", next);
     }
 
-    int own_rank_;
     M* memory_;
     Sequence sequence_;
     Position to_;
@@ -123,10 +117,9 @@ SendingAhead<M> send_ahead(const Communicator& comm, int rank, M& memory, Sequen
     const Position next = memory.next(s);
     CELLAR_EXPECTS(to >= next, "send_ahead: up to position ", to, ", expected at least the ", next,
                    " tokens that sequence ", s, " has");
-    auto sender = detail::make_sender(comm, rank, options, where);
-    detail::announce(*sender, comm.rank(), options,
-                     [&](detail::StoredSnapshot& stored) { memory.save_ahead(s, to, "", stored); });
-    return SendingAhead<M>{std::move(sender), comm.rank(), memory, s, to};
+    auto sender = std::make_unique<detail::Sender>(comm, rank, options);
+    sender->announce(options.model, [&](detail::StoredSnapshot& stored) { memory.save_ahead(s, to, "", stored); });
+    return SendingAhead<M>{std::move(sender), memory, s, to};
 }
 
 } // namespace cellar::mpi

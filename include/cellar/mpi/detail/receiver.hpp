@@ -5,6 +5,7 @@
 #include <cellar/crc/crc32.hpp>
 #include <cellar/element/convert_stored.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
+#include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/detail/mpi_errors.hpp>
 #include <cellar/mpi/detail/transfer_end.hpp>
@@ -45,8 +46,9 @@ public:
 /// The receiving end of a transfer.
 class Receiver final : public TransferEnd {
 public:
-    Receiver(TransferPath path, const mpi::ReceiveOptions& options, std::unique_ptr<ReceiveTarget> target)
-        : TransferEnd{std::move(path), 0, MessageKind::failure},
+    Receiver(const mpi::Communicator& comm, int rank, const mpi::ReceiveOptions& options,
+             std::unique_ptr<ReceiveTarget> target)
+        : TransferEnd{"receive", comm, rank, options, MessageKind::failure},
           model_{options.model},
           is_device_aware_{options.device_aware},
           target_{std::move(target)} {}
@@ -164,14 +166,11 @@ private:
             suits = Problem{"its model is \"" + announcement_->model() + "\", expected \"" + model_ + "\""};
         if (suits) suits = target_->take(*announcement_, arrays_);
         if (suits) suits = connect();
-        if (!suits && suits.error().refusal) return refuse(*suits.error().refusal);
+        if (!suits && suits.error().refusal) return fail(refused(*suits.error().refusal));
         if (!suits) return fail({mpi::MpiReason::unsuitable, own_rank(), "receive: " + suits.error().text});
         is_accepted_ = true;
         post(MessageKind::acceptance);
         if (!is_over()) finish_if_complete();
-    }
-    void refuse(const Refusal& refusal) {
-        fail({mpi::MpiReason::refused, own_rank(), "receive: the memory refuses: " + to_string(refusal), refusal});
     }
 
     // Finds where each announced array goes.
@@ -247,7 +246,7 @@ private:
 
     void finish_if_complete() {
         if (rows_left_ != 0) return;
-        if (const Result<void> finished = target_->finish(); !finished) return refuse(finished.error());
+        if (const Result<void> finished = target_->finish(); !finished) return fail(refused(finished.error()));
         post(MessageKind::completion);
         is_last_ = true;
         end_with(std::nullopt);

@@ -5,6 +5,7 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/crc/crc32.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
+#include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/detail/mpi_errors.hpp>
 #include <cellar/mpi/detail/transfer_end.hpp>
@@ -33,29 +34,30 @@ namespace cellar::detail {
 /// blocks, a few of which are in flight at a time.
 class Sender final : public TransferEnd {
 public:
-    Sender(TransferPath path, std::uint64_t number, const mpi::SendOptions& options)
-        : TransferEnd{std::move(path), number, MessageKind::end},
+    Sender(const mpi::Communicator& comm, int rank, const mpi::SendOptions& options)
+        : TransferEnd{"send", comm, rank, options, MessageKind::end},
           block_{options.block},
-          is_device_aware_{options.device_aware} {}
+          is_device_aware_{options.device_aware} {
+        CELLAR_EXPECTS(block_ >= 1 << 20 && block_ <= 1 << 30, "send: blocks of ", block_,
+                       " bytes, expected 2^20 to 2^30");
+        set_number(comm.transfers().next_number());
+    }
     ~Sender() override { fail(mpi::MpiReason::cancelled, rank(), ": cancelled"); }
 
     /// Keeps what it reads until the transfer is over.
     void hold(std::shared_ptr<const void> held) { held_ = std::move(held); }
     bool holds() const { return held_ != nullptr; }
 
-    void announce(StoredSnapshot stored, const std::string& model) {
-        WireWriter out;
-        Announcement::write(out, model, stored);
-        stored_ = std::move(stored);
-        for (const StoredArray& array : stored_.arrays) {
-            const std::uint64_t rows = array.format == StoredFormat::i32() ? 0 : array.shape[0];
-            const std::uint64_t row = row_bytes_of(array.format, array.shape).value_or(0);
-            CELLAR_EXPECTS(row < std::uint64_t{1} << 30, "send: a row of ", array.name, " has ", row,
-                           " bytes, expected less than 2^30");
-            queues_.push_back({row, 0, array.comes_later ? 0 : rows, rows});
+    /// Announces what `save(stored)` adds to a snapshot, or that there is no memory for it.
+    template <class Save>
+    void announce(const std::string& model, Save save) {
+        try {
+            StoredSnapshot stored;
+            save(stored);
+            announce(std::move(stored), model);
+        } catch (const std::bad_alloc&) {
+            withdraw({mpi::MpiReason::no_memory, own_rank(), "send: no memory for the transfer"});
         }
-        for (const Queue& queue : queues_) block_ = std::max(block_, static_cast<std::int64_t>(queue.row_bytes));
-        post(MessageKind::announcement, out.all());
     }
     /// In place of an announcement.
     void withdraw(mpi::MpiError error) {
@@ -105,6 +107,21 @@ private:
         Message message;
         Message head;
     };
+
+    void announce(StoredSnapshot stored, const std::string& model) {
+        WireWriter out;
+        Announcement::write(out, model, stored);
+        stored_ = std::move(stored);
+        for (const StoredArray& array : stored_.arrays) {
+            const std::uint64_t rows = array.format == StoredFormat::i32() ? 0 : array.shape[0];
+            const std::uint64_t row = row_bytes_of(array.format, array.shape).value_or(0);
+            CELLAR_EXPECTS(row < std::uint64_t{1} << 30, "send: a row of ", array.name, " has ", row,
+                           " bytes, expected less than 2^30");
+            queues_.push_back({row, 0, array.comes_later ? 0 : rows, rows});
+        }
+        for (const Queue& queue : queues_) block_ = std::max(block_, static_cast<std::int64_t>(queue.row_bytes));
+        post(MessageKind::announcement, out.all());
+    }
 
     bool step() override {
         const bool answered = read_answer();

@@ -3,6 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
+#include <cellar/base/result.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/detail/mpi_errors.hpp>
@@ -12,7 +13,6 @@
 #include <cellar/mpi/mpi_result.hpp>
 #include <cellar/mpi/transfer_options.hpp>
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -25,32 +25,6 @@
 #include <utility>
 
 namespace cellar::detail {
-
-/// The messages between the two processes of a transfer.
-struct TransferPath {
-    Transfers& transfers; ///< must outlive the transfer
-    OpenInbox inbox;      ///< what comes from the other process
-    int to_tag;           ///< what goes there has this tag
-    const char* operation;
-    std::chrono::milliseconds time_limit;
-};
-
-/// A violation if an option is not valid, or if another transfer has the tag.
-template <class Options>
-TransferPath open_path(const char* operation, const mpi::Communicator& comm, int rank, const Options& options,
-                       const std::source_location& where) {
-    constexpr bool sends = std::is_same_v<Options, mpi::SendOptions>;
-    const int tag = options.tag;
-    expect_other(operation, comm, rank, where);
-    CELLAR_EXPECTS(tag >= 0 && tag <= max_transfer_tag, operation, ": tag ", tag, ", expected 0 to ", max_transfer_tag);
-    CELLAR_EXPECTS(options.time_limit.count() > 0, operation, ": a time limit of ", options.time_limit.count(),
-                   " ms, expected 1 or more");
-    Transfers& transfers = comm.transfers();
-    OpenInbox inbox = transfers.open(rank, sends ? receiver_tag(tag) : sender_tag(tag));
-    CELLAR_EXPECTS(inbox != nullptr, operation, ": another transfer ", sends ? "to" : "from", " rank ", rank,
-                   " has tag ", tag, ", expected one at a time with each tag");
-    return {transfers, std::move(inbox), sends ? sender_tag(tag) : receiver_tag(tag), operation, options.time_limit};
-}
 
 /// What both ends of a transfer have in common: the other process, the time limit, and how the transfer ended.
 class TransferEnd {
@@ -84,23 +58,40 @@ public:
     }
     /// The same, where there may be no memory for the text either.
     void fail(mpi::MpiReason reason, int rank, const char* text) { fail(error_with(reason, rank, operation_, text)); }
+    /// The error of a refusal by this process' memory.
+    mpi::MpiError refused(const Refusal& refusal) const {
+        return {mpi::MpiReason::refused, own_rank(),
+                composed({operation_, ": the memory refuses: ", to_string(refusal)}), refusal};
+    }
 
     bool is_over() const { return inbox_ == nullptr; }
+    int own_rank() const { return transfers_.own_rank(); }
     /// Between two calls of `progress`, for a caller that has nothing else to do.
     void yield() const { patience_.yield(); }
     const std::optional<mpi::MpiError>& error() const { return error_; }
 
 protected:
-    /// `number`: of the transfer; 0 if that is not known yet. `gives_up`: the kind of the message that does.
-    TransferEnd(TransferPath path, std::uint64_t number, MessageKind gives_up)
-        : transfers_{path.transfers},
-          inbox_{std::move(path.inbox)},
-          rank_{inbox_->rank()},
-          to_tag_{path.to_tag},
-          number_{number},
+    /// `gives_up`: the kind of the message that gives the transfer up. A violation if an option is not valid, or if
+    /// another transfer has the tag.
+    template <class Options>
+    TransferEnd(const char* operation, const mpi::Communicator& comm, int rank, const Options& options,
+                MessageKind gives_up)
+        : transfers_{expect_other(operation, comm, rank, current_caller)},
+          rank_{rank},
           gives_up_{gives_up},
-          operation_{path.operation},
-          patience_{path.time_limit} {}
+          operation_{operation},
+          patience_{options.time_limit} {
+        constexpr bool sends = std::is_same_v<Options, mpi::SendOptions>;
+        const int tag = options.tag;
+        CELLAR_EXPECTS(tag >= 0 && tag <= max_transfer_tag, operation, ": tag ", tag, ", expected 0 to ",
+                       max_transfer_tag);
+        CELLAR_EXPECTS(options.time_limit.count() > 0, operation, ": a time limit of ", options.time_limit.count(),
+                       " ms, expected 1 or more");
+        to_tag_ = sends ? sender_tag(tag) : receiver_tag(tag);
+        inbox_ = transfers_.open(rank, sends ? receiver_tag(tag) : sender_tag(tag));
+        CELLAR_EXPECTS(inbox_ != nullptr, operation, ": another transfer ", sends ? "to" : "from", " rank ", rank,
+                       " has tag ", tag, ", expected one at a time with each tag");
+    }
 
     /// True if something happened.
     virtual bool step() = 0;
@@ -111,7 +102,6 @@ protected:
     Mailbox& mailbox() { return transfers_.mailbox(); }
     Inbox& inbox() { return *inbox_; }
     int rank() const { return rank_; }
-    int own_rank() const { return transfers_.own_rank(); }
     std::uint64_t number() const { return number_; }
     void set_number(std::uint64_t number) { number_ = number; }
 
@@ -137,11 +127,11 @@ protected:
     }
 
 private:
-    Transfers& transfers_;
-    OpenInbox inbox_; // null if the transfer is over
+    Transfers& transfers_; // must outlive the transfer
+    OpenInbox inbox_;      // what comes from the other process; null if the transfer is over
     int rank_;
-    int to_tag_;
-    std::uint64_t number_;
+    int to_tag_ = 0;           // what goes there has this tag
+    std::uint64_t number_ = 0; // of the transfer; 0 if that is not known yet
     MessageKind gives_up_;
     const char* operation_;
     Patience patience_;
@@ -157,18 +147,20 @@ public:
         const Caller caller{where};
         return end().progress();
     }
+    /// Blocks until the other process has everything in its memory, or until the transfer fails. Other transfers make
+    /// no progress meanwhile.
+    mpi::MpiResult<void> wait(const std::source_location& where = std::source_location::current()) {
+        const Caller caller{where};
+        while (!end().progress()) end().yield();
+        if (end().error()) return *end().error();
+        return {};
+    }
 
     /// For cellar itself.
     explicit TransferHandle(std::unique_ptr<End> end) : end_{std::move(end)} {}
 
 protected:
     End& end() { return expect_not_moved(end_, "transfer"); }
-    // Blocks until it is over.
-    mpi::MpiResult<void> result() {
-        while (!end().progress()) end().yield();
-        if (end().error()) return *end().error();
-        return {};
-    }
 
 private:
     std::unique_ptr<End> end_;
