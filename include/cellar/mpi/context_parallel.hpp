@@ -269,16 +269,7 @@ private:
         s.note(call);
         if (s.lost) return *s.lost;
         detail::Vote vote{.calls = s.calls.value()};
-        std::optional<detail::ValueOf<decltype(prepare())>> prepared;
-        try {
-            if (auto found = prepare()) {
-                prepared.emplace(*std::move(found));
-            } else {
-                vote.refusal = found.error();
-            }
-        } catch (const std::bad_alloc&) {
-            vote.no_memory = true;
-        }
+        auto prepared = detail::prepared_for(vote, prepare);
         s.lost = s.votes.exchange(s.comm, operation, vote, s.time_limit);
         if (s.lost) return *s.lost;
         if (auto error = detail::error_of_votes(operation, s.votes.all())) return *std::move(error);

@@ -13,6 +13,7 @@
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/joint_call.hpp>
 #include <cellar/mpi/detail/pipeline_line.hpp>
+#include <cellar/mpi/detail/vote.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <chrono>
@@ -166,41 +167,41 @@ public:
     /// First stage only. As the memory's own.
     Result<void> copy_prefix(Sequence from, Sequence to, Position end,
                              const std::source_location& where = std::source_location::current()) {
-        return perform("copy_prefix", op::CopyPrefix{from, to, end}, where);
+        return perform(op::CopyPrefix{from, to, end}, where);
     }
     /// First stage only. As the memory's own.
     Result<void> remove(Sequence s, Position begin, Position end,
                         const std::source_location& where = std::source_location::current()) {
-        return perform("remove", op::Remove{s, begin, end}, where);
+        return perform(op::Remove{s, begin, end}, where);
     }
     /// First stage only. As the memory's own; a memory that rotates no keys ignores `by`.
     Result<void> remove(Sequence s, Position begin, Position end, RotateBy by,
                         const std::source_location& where = std::source_location::current()) {
-        return perform("remove", op::Remove{s, begin, end, by}, where);
+        return perform(op::Remove{s, begin, end, by}, where);
     }
     /// First stage only. As the memory's own.
     Result<void>
     rewind(Sequence s, Position to,
            const std::source_location& where = std::source_location::current()) requires(Performs<M, op::Rewind>) {
-        return perform("rewind", op::Rewind{s, to}, where);
+        return perform(op::Rewind{s, to}, where);
     }
     /// First stage only. As the memory's own; one without cells ignores it.
     Result<void> promise(Sequence s, std::int32_t tokens,
                          const std::source_location& where = std::source_location::current()) {
-        return perform("promise", op::Promise{s, tokens}, where);
+        return perform(op::Promise{s, tokens}, where);
     }
     /// First stage only. As the memory's own; one without cells ignores it.
     Result<void> form_pages(Sequence s, std::int32_t page_size,
                             const std::source_location& where = std::source_location::current()) {
-        return perform("form_pages", op::FormPages{s, page_size}, where);
+        return perform(op::FormPages{s, page_size}, where);
     }
     /// First stage only. As the memory's own.
     Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
-        return perform("schedule", op::Schedule{s, p}, where);
+        return perform(op::Schedule{s, p}, where);
     }
     /// First stage only. As the memory's own.
     void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
-        static_cast<void>(perform("unschedule", op::Unschedule{s, p}, where));
+        static_cast<void>(perform(op::Unschedule{s, p}, where));
     }
 
     /// Does not compile. The other stages carry operations out in `begin_received`, and have no place for a snapshot
@@ -236,7 +237,7 @@ public:
                 continue;
             }
             if (!shared_.assign_message(received.rest)) line_->fail_malformed();
-            if (auto prepared = follow(received, op::Begin{shared_})) return open(**std::move(prepared));
+            if (auto prepared = follow(received, op::Begin{shared_})) return open(*std::move(prepared));
         }
     }
     /// In the other stages: the batch of the open pass, with the ids of its tokens. Valid until the next pass.
@@ -266,10 +267,13 @@ private:
 
     // An operation of the first stage, and the same in the others.
     template <class Operation>
-    Result<void> perform(const char* name, const Operation& operation, const std::source_location& where) {
+    Result<void> perform(const Operation& operation, const std::source_location& where) {
         const detail::Caller caller{where};
-        expect_first(name);
-        return finish<Operation>(decide(operation, [&] { return Message{.call = detail::call_of(operation)}; }));
+        const detail::JointCall call = detail::call_of(operation);
+        expect_first(detail::name_of(call.operation));
+        return detail::finish_if(decide(operation, [&] { return Message{.call = call}; }), [&](auto&& prepared) {
+            return detail::finish_any<Operation>(memory_, std::forward<decltype(prepared)>(prepared));
+        });
     }
     // In the other stages: what is no pass.
     void carry_out(const Message& received) {
@@ -299,13 +303,7 @@ private:
     }
     template <class Operation>
     void carry_out(const Message& received, const Operation& operation) {
-        if (auto prepared = follow(received, operation)) static_cast<void>(finish<Operation>(*std::move(prepared)));
-    }
-    template <class Operation, class FirstPhase>
-    Result<void> finish(FirstPhase prepared) {
-        return detail::finish_if(std::move(prepared), [&](auto&& value) {
-            return detail::finish_any<Operation>(memory_, std::forward<decltype(value)>(value));
-        });
+        if (auto prepared = follow(received, operation)) detail::finish_any<Operation>(memory_, *std::move(prepared));
     }
 
     // The first stage. What it refuses without having allocated is sent to nobody.
@@ -343,14 +341,8 @@ private:
     // Another stage. Empty if the operation is not to be carried out.
     template <class Operation>
     auto follow(const Message& received, const Operation& operation) {
-        std::optional<decltype(detail::prepare_any(memory_, operation))> prepared;
         detail::Vote answer;
-        try {
-            prepared.emplace(detail::prepare_any(memory_, operation));
-            if (!*prepared) answer.refusal = prepared->error();
-        } catch (const std::bad_alloc&) {
-            answer.no_memory = true;
-        }
+        auto prepared = detail::prepared_for(answer, [&] { return detail::prepare_any(memory_, operation); });
         if (received.asks) {
             line_->send_answer(answer);
             if (!line_->receive_verdict()) prepared.reset();

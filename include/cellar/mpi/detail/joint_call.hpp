@@ -67,9 +67,17 @@ inline std::string text_of(const JointCall& call) {
     return text + (call.operation == JointOperation::begin ? " tokens)" : ")");
 }
 
+inline std::int32_t number_of(std::int32_t number) {
+    return number;
+}
+/// Of an id.
+template <class Id>
+std::int32_t number_of(Id id) {
+    return id.value;
+}
 template <class... Arguments>
 JointCall joint_call(JointOperation operation, Arguments... arguments) {
-    return {operation, std::int32_t{sizeof...(arguments)}, {arguments...}, 0};
+    return {operation, std::int32_t{sizeof...(arguments)}, {number_of(arguments)...}, 0};
 }
 /// O(tokens).
 inline JointCall call_of(const op::Begin& begin) {
@@ -83,54 +91,53 @@ inline JointCall call_of(const op::Begin& begin) {
     return {JointOperation::begin, 1, {batch.tokens()}, digest.value()};
 }
 inline JointCall call_of(const op::CopyPrefix& copy) {
-    return joint_call(JointOperation::copy_prefix, copy.from.value, copy.to.value, copy.end.value);
+    return joint_call(JointOperation::copy_prefix, copy.from, copy.to, copy.end);
 }
 inline JointCall call_of(const op::Remove& remove) {
     const auto& [s, begin, end, rotate_by] = remove;
-    return rotate_by ? joint_call(JointOperation::remove, s.value, begin.value, end.value, rotate_by->positions)
-                     : joint_call(JointOperation::remove, s.value, begin.value, end.value);
+    return rotate_by ? joint_call(JointOperation::remove, s, begin, end, rotate_by->positions)
+                     : joint_call(JointOperation::remove, s, begin, end);
 }
 inline JointCall call_of(const op::Rewind& rewind) {
-    return joint_call(JointOperation::rewind, rewind.sequence.value, rewind.to.value);
+    return joint_call(JointOperation::rewind, rewind.sequence, rewind.to);
 }
 inline JointCall call_of(const op::Snapshot& snapshot) {
-    return joint_call(JointOperation::snapshot, snapshot.sequence.value, snapshot.from.value, snapshot.to.value);
+    return joint_call(JointOperation::snapshot, snapshot.sequence, snapshot.from, snapshot.to);
 }
 template <class S>
 JointCall call_of(const op::Restore<S>& restore) {
-    const S& snapshot = restore.snapshot;
-    return joint_call(JointOperation::restore, restore.sequence.value, snapshot.from().value, snapshot.to().value,
-                      restore.to.value);
+    const auto& [s, snapshot, to, unchecked] = restore;
+    return joint_call(JointOperation::restore, s, snapshot.from(), snapshot.to(), to);
 }
 template <class S>
 JointCall call_of(const op::Merge<S>& merge) {
-    return joint_call(JointOperation::merge, merge.parent.from().value, merge.parent.to().value,
-                      merge.child.from().value, merge.child.to().value);
+    const auto& [parent, child] = merge;
+    return joint_call(JointOperation::merge, parent.from(), parent.to(), child.from(), child.to());
 }
 template <class S>
 JointCall call_of(const op::Split<S>& split) {
-    return joint_call(JointOperation::split, split.snapshot.from().value, split.snapshot.to().value, split.at.value);
+    return joint_call(JointOperation::split, split.snapshot.from(), split.snapshot.to(), split.at);
 }
 template <class S>
 JointCall call_of(const op::Offload<S>& page) {
-    return joint_call(JointOperation::offload, page.snapshot.from().value, page.snapshot.to().value,
-                      static_cast<std::int32_t>(page.to));
+    const auto to = static_cast<std::int32_t>(page.to);
+    return joint_call(JointOperation::offload, page.snapshot.from(), page.snapshot.to(), to);
 }
 template <class S>
 JointCall call_of(const op::Reload<S>& page) {
-    return joint_call(JointOperation::reload, page.snapshot.from().value, page.snapshot.to().value);
+    return joint_call(JointOperation::reload, page.snapshot.from(), page.snapshot.to());
 }
 inline JointCall call_of(const op::Schedule& schedule) {
-    return joint_call(JointOperation::schedule, schedule.sequence.value, schedule.position.value);
+    return joint_call(JointOperation::schedule, schedule.sequence, schedule.position);
 }
 inline JointCall call_of(const op::Unschedule& schedule) {
-    return joint_call(JointOperation::unschedule, schedule.sequence.value, schedule.position.value);
+    return joint_call(JointOperation::unschedule, schedule.sequence, schedule.position);
 }
 inline JointCall call_of(const op::Promise& promise) {
-    return joint_call(JointOperation::promise, promise.sequence.value, promise.tokens);
+    return joint_call(JointOperation::promise, promise.sequence, promise.tokens);
 }
 inline JointCall call_of(const op::FormPages& pages) {
-    return joint_call(JointOperation::form_pages, pages.sequence.value, pages.page_size);
+    return joint_call(JointOperation::form_pages, pages.sequence, pages.page_size);
 }
 inline JointCall call_of(const op::Defragment&) {
     return joint_call(JointOperation::defragment);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/result.hpp>
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
@@ -20,8 +21,9 @@ namespace cellar::detail {
 
 /// `operation: rank n`, and a text that goes on from there.
 [[gnu::cold, gnu::noinline]] inline mpi::MpiError error_of_rank(mpi::MpiReason reason, const char* operation, int rank,
-                                                                std::initializer_list<MessagePart> text) {
-    return {reason, rank, composed({operation, ": rank ", rank}) + composed(text), {}};
+                                                                std::initializer_list<MessagePart> text,
+                                                                const Refusal& refusal = {}) {
+    return {reason, rank, composed({operation, ": rank ", rank}) + composed(text), refusal};
 }
 
 /// `operation` and a text that goes on from there. Without them if there is no memory for that.

@@ -100,11 +100,10 @@ public:
             fail(error_of_rank(
                 mpi::MpiReason::no_memory, "pipeline", own,
                 {" is short of memory in operation ", number_, ", which the first stage had memory for"}));
-        mpi::MpiError error = error_of_rank(
+        fail(error_of_rank(
             mpi::MpiReason::refused, "pipeline", own,
-            {" refuses operation ", number_, ", which the first stage accepted: ", to_string(*vote.refusal)});
-        error.refusal = *vote.refusal;
-        fail(std::move(error));
+            {" refuses operation ", number_, ", which the first stage accepted: ", to_string(*vote.refusal)},
+            *vote.refusal));
     }
 
     /// Sends a message of the first stage to the next one. `std::bad_alloc` changes nothing.

@@ -2,14 +2,17 @@
 #pragma once
 
 #include <cellar/base/result.hpp>
+#include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/detail/mpi_errors.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace cellar::detail {
@@ -23,6 +26,19 @@ struct Vote {
     bool can() const { return !no_memory && !refusal; }
 };
 static_assert(std::is_trivially_copyable_v<Vote>);
+
+/// The first phase of an operation, `prepare()`, and what this rank says about it: nothing was prepared if it cannot.
+template <class Prepare>
+auto prepared_for(Vote& vote, Prepare prepare) -> std::optional<ValueOf<decltype(prepare())>> {
+    try {
+        auto prepared = prepare();
+        if (prepared) return *std::move(prepared);
+        vote.refusal = prepared.error();
+    } catch (const std::bad_alloc&) {
+        vote.no_memory = true;
+    }
+    return std::nullopt;
+}
 
 /// Which ranks differ from most others, or, if there is no majority, from the first; as text, and the first of them.
 struct DifferingRanks {
@@ -38,7 +54,7 @@ DifferingRanks differing_ranks(const std::vector<Value>& all, Same same) {
     std::size_t most = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
         std::size_t alike = 0;
-        for (const Value& other : all) alike += same(all[i], other) ? 1 : 0;
+        for (const Value& other : all) alike += same(all[i], other) ? 1U : 0U;
         if (alike == all.size()) return found;
         if (alike <= most) continue;
         most = alike;
@@ -63,10 +79,8 @@ inline std::optional<mpi::MpiError> error_of_votes(const char* operation, const 
         const auto& [calls, no_memory, refusal] = votes[i];
         const int rank = static_cast<int>(i);
         if (no_memory) return error_of_rank(MpiReason::no_memory, operation, rank, {" could not allocate memory"});
-        if (!refusal) continue;
-        auto error = error_of_rank(MpiReason::refused, operation, rank, {" refuses: ", to_string(*refusal)});
-        error.refusal = *refusal;
-        return error;
+        if (refusal)
+            return error_of_rank(MpiReason::refused, operation, rank, {" refuses: ", to_string(*refusal)}, *refusal);
     }
     return std::nullopt;
 }

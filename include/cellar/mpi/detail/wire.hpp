@@ -206,9 +206,7 @@ inline mpi::MpiError read_error(std::span<const std::byte> bytes, const char* op
     const std::string text = in.text();
     if (!in.is_done() || reason > mpi::MpiReason::failed || refusal.reason > Reason::altered)
         return error_of_rank(mpi::MpiReason::malformed, operation, rank, {" gives no valid reason for its failure"});
-    mpi::MpiError error = error_of_rank(reason, operation, rank, {": ", text});
-    error.refusal = refusal;
-    return error;
+    return error_of_rank(reason, operation, rank, {": ", text}, refusal);
 }
 
 } // namespace cellar::detail
