@@ -8,7 +8,7 @@
 #include <cellar/base/view.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
-#include <cellar/mpi/context_pass.hpp>
+#include <cellar/mpi/context_parallel.hpp>
 #include <cellar/mpi/detail/attention_exchange.hpp>
 #include <cellar/mpi/detail/context_state.hpp>
 #include <cellar/mpi/detail/joint_call.hpp>

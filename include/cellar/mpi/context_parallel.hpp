@@ -10,12 +10,14 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/base/named_only.hpp>
 #include <cellar/cache/cache.hpp>
+#include <cellar/cache/cell_snapshot.hpp>
+#include <cellar/memory/memory.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
-#include <cellar/mpi/context_pass.hpp>
-#include <cellar/mpi/context_snapshot.hpp>
 #include <cellar/mpi/detail/context_state.hpp>
 #include <cellar/mpi/detail/joint_call.hpp>
+#include <cellar/mpi/detail/kept_positions.hpp>
+#include <cellar/mpi/detail/vote.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 #include <cellar/window/resume.hpp>
 
@@ -26,6 +28,7 @@
 #include <new>
 #include <optional>
 #include <source_location>
+#include <span>
 #include <utility>
 
 namespace cellar::mpi {
@@ -38,6 +41,96 @@ struct ContextOptions {
     std::int32_t block = 64;
     /// How long an operation waits for the other ranks. 0: without limit.
     std::chrono::milliseconds time_limit = std::chrono::seconds{60};
+};
+
+/// One forward pass over a batch whose tokens are divided between ranks. All ranks have one for the same batch, and
+/// make the same calls. Each puts the keys and values of the tokens that it stores, and calls `attend` for all tokens.
+/// Destroyed without `commit`, it is dropped: on all ranks, the memory is as if it had never begun. One pass may be
+/// open at a time; it must not outlive its memory.
+template <class Cache>
+class [[nodiscard]] ContextPass {
+    using State = detail::ContextState<Cache>;
+
+public:
+    ContextPass(ContextPass&& other) noexcept
+        : state_{std::exchange(other.state_, nullptr)}, local_{std::move(other.local_)} {}
+    ContextPass& operator=(ContextPass&&) = delete;
+    ~ContextPass() { drop(); }
+
+    /// The tokens of the batch: each rank has the queries of all.
+    std::int32_t tokens() const { return local_.tokens(); }
+
+    /// The tokens that this rank stores, as indices into the batch, in ascending order.
+    std::span<const std::int32_t>
+    stored_indices(const std::source_location& where = std::source_location::current()) const {
+        const detail::Caller caller{where};
+        return state().stored;
+    }
+
+    /// Stores the keys [stored, kv_heads, key_dim] and values [stored, kv_heads, value_dim] of the tokens in
+    /// `stored_indices()`, in their order; see `CachePass::put`. Not needed if there are none.
+    template <class K, class V>
+    void put(int layer, const K& k, const V& v, const std::source_location& where = std::source_location::current()) & {
+        const detail::Caller caller{where};
+        static_cast<void>(state());
+        local_.put(layer, k, v, where);
+    }
+    template <class K, class V>
+    void put(int, const K&, const V&) && = delete; // the pass is dropped at the end of the line
+
+    /// This rank's part. It commits and drops with this pass, and not by itself.
+    const PassOf<Cache>& local() const& { return local_; }
+
+    /// Keeps the batch's tokens, and forgets tokens that fell out of the retention. A layer that was not put is a
+    /// violation. Sends no message.
+    void commit(const std::source_location& where = std::source_location::current()) {
+        const detail::Caller caller{where};
+        State& s = state();
+        local_.commit(where);
+        state_ = nullptr;
+        s.commit();
+    }
+
+    /// Undoes the pass, as the destructor does. Sends no message.
+    void drop() noexcept {
+        if (state_ == nullptr) return;
+        local_.drop();
+        std::exchange(state_, nullptr)->drop();
+    }
+
+    /// For cellar itself.
+    ContextPass(State& the_state, PassOf<Cache>&& local) : state_{&the_state}, local_{std::move(local)} {}
+
+private:
+    friend struct ::cellar::MemoryAccess;
+
+    State& state() const { return detail::expect_open(state_); }
+
+    State* state_;
+    PassOf<Cache> local_;
+};
+
+/// What a sequence has, kept whatever happens to the sequence: the cells of this rank, in place, and which positions
+/// all ranks have. Made by `ContextParallel::snapshot` on all ranks. Each rank may destroy its own at any time: its
+/// cells are then free again. Move-only. Must not be used after its memory was destroyed.
+class ContextSnapshot {
+public:
+    /// The position of the next token.
+    Position to() const { return kept_.end(); }
+
+    /// How many tokens this rank has of it.
+    std::int32_t stored_tokens() const { return local_.tokens(); }
+
+private:
+    template <class Cache>
+    friend class ContextParallel;
+
+    ContextSnapshot(CellSnapshot&& local, const detail::KeptPositions& kept, std::uint64_t number)
+        : local_{std::move(local)}, kept_{kept}, number_{number} {}
+
+    CellSnapshot local_;
+    detail::KeptPositions kept_;
+    std::uint64_t number_; // the same on all ranks
 };
 
 /// A cache whose sequences are divided between ranks: blocks of positions are dealt to the ranks in turn, each rank
@@ -71,11 +164,10 @@ public:
     MpiResult<Pass> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         State& s = state();
-        expect_no_pass("begin");
         detail::expect_batch(batch, s.cache.sequences());
         CELLAR_EXPECTS(batch.stored.empty(), "begin: a list of stored tokens, expected none: the positions decide");
-        const detail::JointCall call = detail::call_of(op::Begin{batch});
-        auto prepared = prepare_on_all(call, [&]() -> decltype(s.cache.prepare(op::Begin{batch})) {
+        const op::Begin begin{batch};
+        auto prepared = prepare_on_all(detail::call_of(begin), [&]() -> decltype(s.cache.prepare(begin)) {
             if (const Result<void> can = s.check(batch); !can) return can.error();
             return s.cache.prepare(op::Begin{s.divide(batch)});
         });
@@ -95,21 +187,15 @@ public:
     MpiResult<void> copy_prefix(Sequence from, Sequence to, Position end,
                                 const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        State& s = state();
-        expect_no_pass("copy_prefix");
         const op::CopyPrefix copy{from, to, end};
-        detail::KeptPositions copied = s.kept(from);
-        auto prepared = prepare_on_all(detail::call_of(copy), [&]() -> decltype(s.cache.prepare(copy)) {
-            auto found = s.cache.prepare(copy);
-            if (!found || from == to) return found;
+        detail::KeptPositions copied = state().kept(from);
+        const auto can = [&]() -> Result<void> {
+            if (from == to) return {};
             copied.remove(end, to_end); // NOLINT(readability-suspicious-call-argument): from `end` on
-            if (!detail::can_resume_with(cache().window(), copied, copied.end()))
-                return Refusal{.reason = Reason::cannot_resume, .sequence = from};
-            return found;
-        });
-        if (!prepared) return prepared.error();
-        s.cache.finish(*std::move(prepared));
-        s.kept(to) = copied;
+            return resumes(from, copied, copied.end());
+        };
+        if (auto done = perform(detail::call_of(copy), copy, can); !done) return done;
+        state().kept(to) = copied;
         return {};
     }
 
@@ -136,14 +222,8 @@ public:
                            const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(to.value >= 0, "rewind: position ", to, ", expected 0 or more");
-        expect_no_pass("rewind");
         const detail::KeptPositions& kept = state().kept(s);
-        Result<void> can;
-        if (to > kept.end()) {
-            can = detail::not_next(s, kept.end(), to);
-        } else if (!detail::can_resume_with(cache().window(), kept, to)) {
-            can = detail::cannot_resume(s, to, detail::resumable_prefix_with(cache().window(), kept, to));
-        }
+        const Result<void> can = to > kept.end() ? detail::not_next(s, kept.end(), to) : resumes(s, kept, to);
         return remove_on_all({s, to, to_end}, detail::call_of(op::Rewind{s, to}), can);
     }
 
@@ -154,13 +234,8 @@ public:
                             const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(tokens >= 0, "promise: ", tokens, " tokens, expected 0 or more");
-        expect_no_pass("promise");
-        State& all = state();
-        const op::Promise own{s, all.stored_from(all.kept(s).end(), tokens)};
-        auto prepared = prepare_on_all(detail::call_of(op::Promise{s, tokens}), [&] { return all.cache.prepare(own); });
-        if (!prepared) return prepared.error();
-        all.cache.finish(*std::move(prepared));
-        return {};
+        const op::Promise own{s, state().stored_from(state().kept(s).end(), tokens)};
+        return perform(detail::call_of(op::Promise{s, tokens}), own);
     }
 
     /// Does not compile: a rank has blocks of positions with gaps between them, and `ReadPass::pages` wants none.
@@ -176,14 +251,10 @@ public:
                                         const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
         State& s = state();
-        expect_no_pass("snapshot");
         const detail::KeptPositions& kept = s.kept(sequence);
-        const op::Snapshot operation{.sequence = sequence, .to = kept.end(), .unchecked = true};
-        auto prepared = prepare_on_all(detail::call_of(operation), [&]() -> decltype(s.cache.prepare(operation)) {
-            if (!detail::can_resume_with(s.cache.window(), kept, kept.end()))
-                return Refusal{.reason = Reason::cannot_resume, .sequence = sequence};
-            return s.cache.prepare(operation);
-        });
+        const op::Snapshot own{.sequence = sequence, .to = kept.end(), .unchecked = true};
+        auto prepared = prepare_on_all(detail::call_of(own),
+                                       [&] { return part(own, [&] { return resumes(sequence, kept, kept.end()); }); });
         if (!prepared) return prepared.error();
         return ContextSnapshot{s.cache.finish(*std::move(prepared)), kept, ++s.snapshots};
     }
@@ -192,15 +263,12 @@ public:
     MpiResult<void> restore(Sequence sequence, const ContextSnapshot& snapshot,
                             const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        State& s = state();
-        expect_no_pass("restore");
-        static_cast<void>(s.kept(sequence)); // checks it
-        s.calls.add(snapshot.number_);
-        const op::Restore<CellSnapshot> restore{sequence, snapshot.local_, snapshot.to(), true};
-        auto prepared = prepare_on_all(detail::call_of(restore), [&] { return s.cache.prepare(restore); });
-        if (!prepared) return prepared.error();
-        s.cache.finish(*std::move(prepared));
-        s.kept(sequence) = snapshot.kept_;
+        detail::KeptPositions& kept = state().kept(sequence);
+        const op::Restore<CellSnapshot> own{sequence, snapshot.local_, snapshot.to(), true};
+        detail::JointCall call = detail::call_of(own);
+        call.batch = snapshot.number_; // not only one with the same positions
+        if (auto done = perform(call, own); !done) return done;
+        kept = snapshot.kept_;
         return {};
     }
 
@@ -259,6 +327,28 @@ private:
         return std::make_unique<State>(comm, std::move(cache), options.block, options.time_limit, where);
     }
 
+    // Both phases of an operation. `own` is this rank's part of it.
+    template <class Operation, class Can>
+    MpiResult<void> perform(const detail::JointCall& call, const Operation& own, Can can) {
+        auto prepared = prepare_on_all(call, [&] { return part(own, can); });
+        if (!prepared) return prepared.error();
+        state().cache.finish(*std::move(prepared));
+        return {};
+    }
+    template <class Operation>
+    MpiResult<void> perform(const detail::JointCall& call, const Operation& own) {
+        return perform(call, own, [] { return Result<void>{}; });
+    }
+
+    // The first phase of this rank's part. `can()`: what all ranks refuse, unless one refuses its part.
+    template <class Operation, class Can>
+    auto part(const Operation& own, Can can) -> decltype(std::declval<Cache&>().prepare(own)) {
+        auto prepared = state().cache.prepare(own);
+        if (!prepared) return prepared;
+        if (const Result<void> all = can(); !all) return all.error();
+        return prepared;
+    }
+
     // The first phase of an operation. Collective: what was prepared, if every rank could; else nothing has changed on
     // any.
     template <class Prepare>
@@ -266,6 +356,7 @@ private:
         -> MpiResult<detail::ValueOf<decltype(prepare())>> {
         State& s = state();
         const char* const operation = detail::name_of(call.operation);
+        detail::expect_no_pass(operation, s.pass_open);
         s.note(call);
         if (s.lost) return *s.lost;
         detail::Vote vote{.calls = s.calls.value()};
@@ -277,26 +368,22 @@ private:
     }
 
     MpiResult<void> remove_on_all(const op::Remove& remove) {
-        expect_no_pass("remove");
-        detail::KeptPositions after = state().kept(remove.sequence);
-        const Position before = after.end();
+        const auto& window = cache().window();
+        const detail::KeptPositions& kept = state().kept(remove.sequence);
+        detail::KeptPositions after = kept;
         after.remove(remove.begin, remove.end);
         Result<void> can;
-        if (after.end() != before && !detail::can_resume_with(cache().window(), after, after.end()))
-            can = Refusal{.reason = Reason::cannot_resume, .sequence = remove.sequence};
+        if (after.end() != kept.end() && !detail::can_resume_with(window, after, after.end()))
+            can = detail::cannot_resume(remove.sequence, after.end(),
+                                        detail::resumable_prefix_with(window, kept, remove.begin));
         return remove_on_all(remove, detail::call_of(remove), can);
     }
-    // `can`: what all ranks refuse, unless this one refuses for a reason of its own.
     MpiResult<void> remove_on_all(const op::Remove& remove, const detail::JointCall& call, const Result<void>& can) {
         State& s = state();
         detail::KeptPositions after = s.kept(remove.sequence);
         const bool had_tokens = after.has_tokens();
         after.remove(remove.begin, remove.end);
-        auto prepared = prepare_on_all(call, [&]() -> decltype(s.cache.prepare(remove)) {
-            auto found = s.cache.prepare(remove);
-            if (found && !can) return can.error();
-            return found;
-        });
+        auto prepared = prepare_on_all(call, [&] { return part(remove, [&] { return can; }); });
         if (!prepared) return prepared.error();
         // A promise ends with the last token of all ranks, not with that of one.
         prepared->empties = remove.begin < remove.end && !after.has_tokens() && (had_tokens || remove.begin.value == 0);
@@ -305,7 +392,12 @@ private:
         return {};
     }
 
-    void expect_no_pass(const char* operation) const { detail::expect_no_pass(operation, state().pass_open); }
+    // Whether s, of which this is kept, can go on at position p.
+    Result<void> resumes(Sequence s, const detail::KeptPositions& kept, Position p) const {
+        const auto& window = cache().window();
+        if (detail::can_resume_with(window, kept, p)) return {};
+        return detail::cannot_resume(s, p, detail::resumable_prefix_with(window, kept, p));
+    }
 
     State& state() { return const_cast<State&>(std::as_const(*this).state()); }
     const State& state() const { return detail::expect_not_moved(state_, "memory"); }
