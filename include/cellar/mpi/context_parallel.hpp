@@ -17,6 +17,7 @@
 #include <cellar/mpi/detail/context_state.hpp>
 #include <cellar/mpi/detail/joint_call.hpp>
 #include <cellar/mpi/detail/kept_positions.hpp>
+#include <cellar/mpi/detail/patience.hpp>
 #include <cellar/mpi/detail/vote.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 #include <cellar/window/resume.hpp>
@@ -318,8 +319,7 @@ private:
         const detail::Caller caller{where};
         CELLAR_EXPECTS(options.block > 0 && options.block % 64 == 0, "ContextParallel: a block of ", options.block,
                        " positions, expected a multiple of 64");
-        CELLAR_EXPECTS(options.time_limit.count() >= 0, "ContextParallel: a time limit of ", options.time_limit.count(),
-                       " ms, expected 0 or more");
+        detail::expect_limit("ContextParallel", options.time_limit, where);
         CELLAR_EXPECTS(cache.limits().positions == Positions::any,
                        "ContextParallel: a cache of consecutive positions, expected Positions::any");
         CELLAR_EXPECTS(cache.statistics().tokens == 0, "ContextParallel: a cache with ", cache.statistics().tokens,

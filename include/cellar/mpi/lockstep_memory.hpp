@@ -5,6 +5,7 @@
 #include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/named_only.hpp>
 #include <cellar/base/offload_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/memory.hpp>
@@ -12,15 +13,29 @@
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/joint_call.hpp>
 #include <cellar/mpi/detail/lockstep.hpp>
-#include <cellar/mpi/lockstep_options.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
+#include <chrono>
 #include <concepts>
 #include <cstdint>
 #include <source_location>
 #include <utility>
 
 namespace cellar::mpi {
+
+/// How ranks keep their memories alike.
+struct LockstepOptions {
+    NamedOnly named_only{};
+    /// Every operation compares calls and bookkeeping of all ranks, and a rank that differs is a violation. Costs a
+    /// message to every other rank, and O(runs). The default of a program that is compiled with `NDEBUG` is false.
+#if defined(NDEBUG)
+    bool compares = false;
+#else
+    bool compares = true;
+#endif
+    /// How long an operation waits for the other ranks. 0: without limit.
+    std::chrono::milliseconds time_limit = std::chrono::seconds{60};
+};
 
 /// One memory on several ranks, each of which holds its own heads of every layer (tensor parallel): a `Memory` whose
 /// operations all ranks call in the same order with the same arguments.
@@ -49,7 +64,7 @@ public:
     /// and tokens: a difference is a violation on all ranks. It has its own duplicate of `comm`.
     LockstepMemory(const Communicator& comm, M memory, const LockstepOptions& options = {},
                    const std::source_location& where = std::source_location::current())
-        : memory_{std::move(memory)}, lockstep_{comm, options, where} {
+        : memory_{std::move(memory)}, lockstep_{comm, options.compares, options.time_limit, where} {
         lockstep_.expect_same_memories(memory_, where);
     }
 

@@ -130,10 +130,7 @@ public:
         : memory_{std::move(memory)},
           line_{std::make_unique<detail::PipelineLine>(comm, options.time_limit, where)},
           asks_always_{options.asks_always},
-          shared_{0} {
-        CELLAR_EXPECTS_AT(where, options.time_limit.count() >= 0, "pipeline: a time limit of ",
-                          options.time_limit.count(), " ms, expected 0 or more");
-    }
+          shared_{0} {}
 
     bool is_first() const { return line().is_first(); }
     bool is_last() const { return line().is_last(); }

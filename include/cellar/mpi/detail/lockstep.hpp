@@ -7,11 +7,12 @@
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/exchange.hpp>
 #include <cellar/mpi/detail/joint_call.hpp>
+#include <cellar/mpi/detail/patience.hpp>
 #include <cellar/mpi/detail/vote.hpp>
-#include <cellar/mpi/lockstep_options.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <new>
 #include <optional>
@@ -35,11 +36,13 @@ struct RankReport {
 /// Lets the ranks of a communicator do operations together: all or none. See `mpi::LockstepMemory`.
 class Lockstep {
 public:
-    Lockstep(const mpi::Communicator& comm, const mpi::LockstepOptions& options, const std::source_location& where)
-        : comm_{comm.handle(), where}, options_{options}, reports_{comm_.size(), 0x1b01} {
-        CELLAR_EXPECTS_AT(where, options.time_limit.count() >= 0, "lockstep: a time limit of ",
-                          options.time_limit.count(), " ms, expected 0 or more");
-    }
+    /// `compares`: every operation compares calls and bookkeeping.
+    Lockstep(const mpi::Communicator& comm, bool compares, std::chrono::milliseconds time_limit,
+             const std::source_location& where)
+        : comm_{comm.handle(), where},
+          compares_{compares},
+          time_limit_{expect_limit("lockstep", time_limit, where)},
+          reports_{comm_.size(), 0x1b01} {}
 
     const mpi::Communicator& communicator() const { return comm_; }
     std::int64_t agreements() const { return agreements_; }
@@ -87,11 +90,11 @@ private:
         constexpr bool tells = tells_allocation<std::invoke_result_t<Prepare&>>;
         if (lost_) throw mpi::MpiFailure{*lost_};
         ++number_;
-        bool asks = !tells || asks_always_ || options_.compares;
+        bool asks = !tells || asks_always_ || compares_;
         bool asked = false;
         const auto ask = [&](bool failed) {
             asked = true;
-            agree(call(), options_.compares ? MemoryAccess::book_hash(memory) : 0, failed);
+            agree(call(), compares_ ? MemoryAccess::book_hash(memory) : 0, failed);
         };
         try {
             auto prepared = prepare();
@@ -125,7 +128,7 @@ private:
 
     // True if a rank is lost.
     bool exchange(const RankReport& own) {
-        lost_ = reports_.exchange(comm_, name_of(own.call.operation), own, options_.time_limit);
+        lost_ = reports_.exchange(comm_, name_of(own.call.operation), own, time_limit_);
         return lost_.has_value();
     }
 
@@ -158,7 +161,8 @@ private:
     }
 
     mpi::Communicator comm_;
-    mpi::LockstepOptions options_;
+    bool compares_;
+    std::chrono::milliseconds time_limit_;
     RankValues<RankReport> reports_;
     std::optional<mpi::MpiError> lost_{};
     bool asks_always_ = false;

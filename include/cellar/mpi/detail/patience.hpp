@@ -1,12 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/contract.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <source_location>
 #include <thread>
 
 namespace cellar::detail {
+
+/// A violation unless it is a time limit, or 0: without one.
+inline std::chrono::milliseconds expect_limit(const char* what, std::chrono::milliseconds limit,
+                                              const std::source_location& where) {
+    CELLAR_EXPECTS_AT(where, limit.count() >= 0, what, ": a time limit of ", limit.count(), " ms, expected 0 or more");
+    return limit;
+}
 
 /// Counts the time in which another process does nothing. The time between two calls of `is_over` counts as an eighth
 /// of the limit at most.

@@ -41,7 +41,9 @@ struct LineMessage {
 class PipelineLine {
 public:
     PipelineLine(const mpi::Communicator& comm, std::chrono::milliseconds time_limit, const std::source_location& where)
-        : comm_{comm.handle(), where}, mailbox_{comm_.handle()}, time_limit_{time_limit} {}
+        : comm_{comm.handle(), where},
+          mailbox_{comm_.handle()},
+          time_limit_{expect_limit("pipeline", time_limit, where)} {}
     PipelineLine(const PipelineLine&) = delete;
     PipelineLine& operator=(const PipelineLine&) = delete;
     ~PipelineLine() {
