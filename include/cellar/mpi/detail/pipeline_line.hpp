@@ -6,7 +6,6 @@
 #include <cellar/base/result.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/joint_call.hpp>
-#include <cellar/mpi/detail/mailbox.hpp>
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/detail/mpi_errors.hpp>
 #include <cellar/mpi/detail/patience.hpp>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/mpi/detail/mailbox.hpp>
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/detail/patience.hpp>
 
