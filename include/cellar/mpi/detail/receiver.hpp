@@ -64,12 +64,6 @@ private:
         std::uint64_t next = 0;
     };
 
-    bool step() override {
-        bool is_there = false;
-        check(
-            inbox().receive(is_there, [&](const Message& head, std::int64_t bytes) { return take_room(head, bytes); }));
-        return !is_over() ? take_first() || is_there : is_there;
-    }
     void time_out() override {
         fail(error_of_rank(mpi::MpiReason::timed_out, "receive", rank(), {" sent nothing within the time limit"}));
     }
@@ -78,7 +72,7 @@ private:
     }
 
     // For the rows after this head: memory of the device if they can go straight to cells from there.
-    Message take_room(const Message& message, std::int64_t bytes) {
+    Message take_room(const Message& message, std::int64_t bytes) override {
         MessageHead head;
         if (!is_device_aware_ || message.check_head(head) != MessageFault::none || head.number != number()
             || head.array >= incoming_.size())
@@ -98,38 +92,16 @@ private:
         return room;
     }
 
-    bool take_first() {
-        auto arrival = inbox().take();
-        if (!arrival) return false;
-        check(arrival->code);
-        if (is_over()) return true;
-        const bool is_ours = take(*arrival);
-        if (arrival->rows.room() != nullptr && !is_over()) {
-            rooms_.push_back(std::move(arrival->rows));
-        } else {
-            mailbox().give(std::move(arrival->rows));
-        }
-        mailbox().give(std::move(arrival->message));
-        return is_ours;
+    void give_room(Message rows) override {
+        rows.room() != nullptr && !is_over() ? rooms_.push_back(std::move(rows)) : mailbox().give(std::move(rows));
     }
 
-    bool take(const Arrival& arrival) {
+    void take(const MessageHead& head, const Arrival& arrival) override {
         const Message& message = arrival.message;
-        MessageHead head;
-        MessageFault fault = message.check_head(head);
-        if (fault == MessageFault::none && !is_ours(head)) return false;
-        const bool is_block = is_accepted_ && (head.kind == MessageKind::block || arrival.has_rows);
-        if (fault == MessageFault::none && arrival.has_rows) {
-            if (arrival.rows.all().size() != head.bytes) fault = MessageFault::cut;
-        } else if (fault == MessageFault::none && !is_block) { // `take_block` checks these
-            fault = message.check_body(head);
-        }
-        if (fault != MessageFault::none) {
-            fail(error_of_fault("receive", rank(), fault));
-        } else if (head.kind == MessageKind::announcement && number() == 0) {
+        if (head.kind == MessageKind::announcement && number() == 0) {
             set_number(head.number);
             accept(message);
-        } else if (is_block) {
+        } else if (is_accepted() && (head.kind == MessageKind::block || arrival.has_rows)) {
             take_block(head, arrival.has_rows ? arrival.rows : message);
         } else if (head.kind == MessageKind::lapse) {
             forget();
@@ -139,11 +111,10 @@ private:
         } else {
             malformed("a message is out of order");
         }
-        return true;
     }
 
     // False for messages of older transfers. A newer one takes the place of one that its sender has given up.
-    bool is_ours(const MessageHead& head) {
+    bool is_ours(const MessageHead& head) override {
         const bool begins = head.kind == MessageKind::announcement || head.kind == MessageKind::withdrawal;
         if (begins && head.number > number()) forget();
         return number() == 0 ? begins : head.number == number();
@@ -154,7 +125,7 @@ private:
         arrays_.clear();
         incoming_.clear();
         rows_left_ = 0;
-        is_accepted_ = false;
+        set_accepted(false);
         set_number(0);
     }
 
@@ -168,7 +139,7 @@ private:
         if (suits) suits = connect();
         if (!suits && suits.error().refusal) return fail(refused(*suits.error().refusal));
         if (!suits) return fail({mpi::MpiReason::unsuitable, own_rank(), "receive: " + suits.error().text});
-        is_accepted_ = true;
+        set_accepted(true);
         post(MessageKind::acceptance);
         if (!is_over()) finish_if_complete();
     }
@@ -254,7 +225,7 @@ private:
 
     void close() noexcept override {
         if (error()) target_->give_up();
-        inbox().drop(number(), is_accepted_ && !is_last_);
+        inbox().drop(number(), is_accepted() && !is_last_);
         arrays_.clear();
         rooms_.clear();
     }
@@ -268,7 +239,6 @@ private:
     std::uint64_t rows_left_ = 0;
     std::vector<Message> rooms_; // memory of devices, for rows
     Message converted_;
-    bool is_accepted_ = false;
     bool is_last_ = false; // no more messages of the transfer follow
 };
 

@@ -123,50 +123,29 @@ private:
         post(MessageKind::announcement, out.all());
     }
 
-    bool step() override {
-        const bool answered = read_answer();
-        return !is_over() && is_accepted_ ? send_block() || answered : answered;
-    }
     void time_out() override {
         mpi::MpiError error =
             error_of_rank(mpi::MpiReason::timed_out, "send", rank(), {" did nothing within the time limit"});
-        if (is_accepted_) return fail(std::move(error));
+        if (is_accepted()) return fail(std::move(error));
         try {
             post(MessageKind::lapse);
         } catch (const std::bad_alloc&) {}
         end_with(std::move(error));
     }
 
-    bool read_answer() {
-        bool is_there = false;
-        check(inbox().receive(is_there, [&](const Message&, std::int64_t bytes) { return mailbox().take(bytes); }));
-        if (is_over()) return false;
-        auto answer = inbox().take();
-        if (!answer) return false;
-        check(answer->code);
-        const bool is_ours = !is_over() && take(answer->message);
-        mailbox().give(std::move(answer->message));
-        return is_ours;
-    }
-    bool take(const Message& message) {
-        MessageHead head;
-        MessageFault fault = message.check_head(head);
-        if (fault == MessageFault::none && head.number != number()) return false; // of an older one
-        if (fault == MessageFault::none) fault = message.check_body(head);
-        if (fault != MessageFault::none) {
-            fail(error_of_fault("send", rank(), fault));
-        } else if (head.kind == MessageKind::acceptance && !is_accepted_) {
-            is_accepted_ = true;
-        } else if (head.kind == MessageKind::completion && is_accepted_ && is_all_sent()) {
+    bool is_ours(const MessageHead& head) override { return head.number == number(); }
+    void take(const MessageHead& head, const Arrival& arrival) override {
+        if (head.kind == MessageKind::acceptance && !is_accepted()) {
+            set_accepted(true);
+        } else if (head.kind == MessageKind::completion && is_accepted() && is_all_sent()) {
             end_with(std::nullopt);
         } else if (head.kind == MessageKind::failure) {
-            mpi::MpiError error = read_error(message.received_body(), "send", rank());
-            if (is_accepted_) post(MessageKind::end); // blocks may be in flight
+            mpi::MpiError error = read_error(arrival.message.received_body(), "send", rank());
+            if (is_accepted()) post(MessageKind::end); // blocks may be in flight
             end_with(std::move(error));
         } else {
             fail(error_of_rank(mpi::MpiReason::malformed, "send", rank(), {" answers what was not asked"}));
         }
-        return true;
     }
 
     bool is_all_sent() const {
@@ -175,7 +154,8 @@ private:
     static bool is_empty(const Queue& queue) { return queue.next == queue.end || queue.row_bytes == 0; }
 
     // Tests the blocks in flight, and sends another one if there is room.
-    bool send_block() {
+    bool send_some() override {
+        if (!is_accepted()) return false;
         bool something = false;
         Block* block = nullptr;
         for (Block& sent : in_flight_) {
@@ -276,7 +256,6 @@ private:
     std::vector<Queue> queues_; // of each array
     std::size_t at_ = 0;        // all arrays before are sent
     std::array<Block, 4> in_flight_;
-    bool is_accepted_ = false;
 };
 
 } // namespace cellar::detail

@@ -39,7 +39,8 @@ public:
         transfers_.progress();
         bool something = false;
         try {
-            something = step();
+            something = receive();
+            if (!is_over() && send_some()) something = true;
         } catch (const std::bad_alloc&) {
             fail(mpi::MpiReason::no_memory, own_rank(), ": no memory for the transfer");
         }
@@ -93,11 +94,22 @@ protected:
                        " has tag ", tag, ", expected one at a time with each tag");
     }
 
+    /// False for messages of other transfers, which are dropped.
+    virtual bool is_ours(const MessageHead& head) = 0;
+    /// A message is there. All of it was checked but the data of blocks that may follow.
+    virtual void take(const MessageHead& head, const Arrival& arrival) = 0;
+    /// Memory for rows that come after this head, and what to do with it afterwards.
+    virtual Message take_room(const Message&, std::int64_t bytes) { return mailbox().take(bytes); }
+    virtual void give_room(Message rows) { mailbox().give(std::move(rows)); }
     /// True if something happened.
-    virtual bool step() = 0;
+    virtual bool send_some() { return false; }
     virtual void time_out() = 0;
     /// Gives back what only a transfer needs that is not over.
     virtual void close() noexcept = 0;
+
+    bool is_accepted() const { return is_accepted_; }
+    /// Blocks may follow, or not.
+    void set_accepted(bool accepted) { is_accepted_ = accepted; }
 
     Mailbox& mailbox() { return transfers_.mailbox(); }
     Inbox& inbox() { return *inbox_; }
@@ -127,11 +139,39 @@ protected:
     }
 
 private:
+    // Receives what has come, and takes the first message that is all there. True if something happened.
+    bool receive() {
+        bool begins = false;
+        const auto room = [&](const Message& head, std::int64_t bytes) { return take_room(head, bytes); };
+        check(inbox_->receive(begins, room));
+        auto arrival = is_over() ? std::nullopt : inbox_->take();
+        if (!arrival) return begins;
+        check(arrival->code);
+        if (is_over()) return true;
+        const bool is_taken = take_if_ours(*arrival);
+        give_room(std::move(arrival->rows));
+        mailbox().give(std::move(arrival->message));
+        return is_taken || begins;
+    }
+    bool take_if_ours(const Arrival& arrival) {
+        MessageHead head;
+        MessageFault fault = arrival.message.check_head(head);
+        if (fault == MessageFault::none && !is_ours(head)) return false;
+        if (fault == MessageFault::none && arrival.has_rows) {
+            if (arrival.rows.all().size() != head.bytes) fault = MessageFault::cut;
+        } else if (fault == MessageFault::none && !(is_accepted_ && head.kind == MessageKind::block)) {
+            fault = arrival.message.check_body(head);
+        }
+        fault == MessageFault::none ? take(head, arrival) : fail(error_of_fault(operation_, rank_, fault));
+        return true;
+    }
+
     Transfers& transfers_; // must outlive the transfer
     OpenInbox inbox_;      // what comes from the other process; null if the transfer is over
     int rank_;
     int to_tag_ = 0;           // what goes there has this tag
     std::uint64_t number_ = 0; // of the transfer; 0 if that is not known yet
+    bool is_accepted_ = false;
     MessageKind gives_up_;
     const char* operation_;
     Patience patience_;
