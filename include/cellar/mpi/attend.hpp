@@ -6,7 +6,6 @@
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/view.hpp>
-#include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/context_parallel.hpp>
 #include <cellar/mpi/detail/attention_exchange.hpp>

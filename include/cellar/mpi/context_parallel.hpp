@@ -26,8 +26,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <new>
-#include <optional>
 #include <source_location>
 #include <span>
 #include <utility>

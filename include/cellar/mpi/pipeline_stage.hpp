@@ -23,7 +23,6 @@
 #include <optional>
 #include <source_location>
 #include <span>
-#include <string>
 #include <type_traits>
 #include <utility>
 

@@ -16,7 +16,6 @@
 #include <memory>
 #include <optional>
 #include <source_location>
-#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>

@@ -10,7 +10,6 @@
 #include <cellar/base/result.hpp>
 #include <cellar/cache/cache.hpp>
 #include <cellar/cache/cache_shape.hpp>
-#include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/attention_exchange.hpp>
 #include <cellar/mpi/detail/exchange.hpp>

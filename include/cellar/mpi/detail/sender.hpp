@@ -19,8 +19,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <iterator>
 #include <memory>
+#include <mpi.h>
 #include <new>
 #include <optional>
 #include <span>
