@@ -13,6 +13,7 @@ void* operator new(std::size_t size) {
         left = 0;
         throw std::bad_alloc{};
     }
+    FailingAllocations::bytes() += static_cast<std::int64_t>(size);
     if (void* const block = std::malloc(size == 0 ? 1 : size)) return block;
     throw std::bad_alloc{};
 }

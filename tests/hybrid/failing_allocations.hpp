@@ -19,6 +19,12 @@ public:
         return count;
     }
     static constexpr std::int64_t unlimited = INT64_MAX;
+
+    /// Bytes of all allocations so far, whether freed since or not.
+    static std::int64_t& bytes() {
+        static std::int64_t sum = 0;
+        return sum;
+    }
 };
 
 /// Repeats `operation` with the first allocation failing, then the second, and so on, until it succeeds. Calls `check`

@@ -8,8 +8,10 @@
 #include <cellar/base/expect_batch.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/named_only.hpp>
 #include <cellar/cache/cache.hpp>
+#include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cell_snapshot.hpp>
 #include <cellar/memory/memory.hpp>
 #include <cellar/memory/two_phase.hpp>
@@ -157,6 +159,12 @@ public:
     ContextParallel(const Communicator& comm, Cache cache, ContextOptions options = {},
                     const std::source_location& where = std::source_location::current())
         : state_{make_state(comm, std::move(cache), options, where)} {}
+
+    /// What it takes on one of `ranks` ranks with a cache of these limits that takes `of_cache`: exactly, but not what
+    /// MPI takes. See `Cache::bytes_for`. Later, `attend` adds partial results.
+    static constexpr MemoryBytes bytes_for(const MemoryBytes& of_cache, const CacheLimits& limits, int ranks) {
+        return of_cache + MemoryBytes{.bookkeeping = State::bytes_for(limits, ranks)};
+    }
 
     /// Opens a pass on all ranks. Refuses as a `Cache` with `Positions::consecutive` does; `full` is that of the rank
     /// that lacks cells, which the error names. `batch.stored` is empty: the positions decide.

@@ -5,6 +5,7 @@
 #include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/named_only.hpp>
 #include <cellar/base/offload_to.hpp>
 #include <cellar/base/result.hpp>
@@ -66,6 +67,12 @@ public:
                    const std::source_location& where = std::source_location::current())
         : memory_{std::move(memory)}, lockstep_{comm, options.compares, options.time_limit, where} {
         lockstep_.expect_same_memories(memory_, where);
+    }
+
+    /// What it takes on one of `ranks` ranks with a memory that takes `of_memory`: exactly, but for memory of MPI. See
+    /// `Cache::bytes_for`.
+    static constexpr MemoryBytes bytes_for(const MemoryBytes& of_memory, int ranks) {
+        return of_memory + MemoryBytes{.bookkeeping = detail::Lockstep::bytes_for(ranks)};
     }
 
     /// The memory of this rank, to read what this class does not offer.

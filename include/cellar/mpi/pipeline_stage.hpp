@@ -6,6 +6,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/named_only.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/two_phase.hpp>
@@ -130,6 +131,13 @@ public:
           line_{std::make_unique<detail::PipelineLine>(comm, options.time_limit, where)},
           asks_always_{options.asks_always},
           shared_{0} {}
+
+    /// What it takes with a memory that takes `of_memory`: exactly, but for memory of MPI. See `Cache::bytes_for`.
+    /// Later, it adds messages in flight, and a `SharedBatch` of the longest batch.
+    static constexpr MemoryBytes bytes_for(const MemoryBytes& of_memory) {
+        constexpr std::int64_t of_empty_batch = 12;
+        return of_memory + MemoryBytes{.bookkeeping = detail::PipelineLine::bytes_for() + of_empty_batch};
+    }
 
     bool is_first() const { return line().is_first(); }
     bool is_last() const { return line().is_last(); }

@@ -72,11 +72,10 @@ public:
     /// contents of free cells. Other transfers make no progress meanwhile. Call it once.
     MpiResult<T> wait(const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        const MpiResult<void> done = TransferHandle::wait();
         if constexpr (std::is_void_v<T>) {
-            return done;
+            return TransferHandle::wait();
         } else {
-            if (!done) return done.error();
+            if (const auto done = TransferHandle::wait(); !done) return done.error();
             return static_cast<detail::Target<M>&>(end().target()).snapshot();
         }
     }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/score.hpp>
 #include <cellar/base/scratch.hpp>
 #include <cellar/mpi/communicator.hpp>
@@ -60,6 +61,10 @@ public:
         : parts_(static_cast<std::size_t>(ranks)),
           weights_(static_cast<std::size_t>(ranks)),
           exchange_{ranks, 0x1b06} {}
+    /// Before the first call.
+    static constexpr std::int64_t bytes_for(int ranks) {
+        return bytes_of<float*>(ranks) + bytes_of<float>(ranks) + Exchange::bytes_for(ranks);
+    }
 
     /// Memory for this rank's partial rows, dim + 1 floats each.
     float* partial(std::int64_t rows, std::int64_t dim) {

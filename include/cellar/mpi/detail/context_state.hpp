@@ -7,14 +7,17 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/digest.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/cache/cache.hpp>
+#include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_shape.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/attention_exchange.hpp>
 #include <cellar/mpi/detail/exchange.hpp>
 #include <cellar/mpi/detail/joint_call.hpp>
 #include <cellar/mpi/detail/kept_positions.hpp>
+#include <cellar/mpi/detail/transfers.hpp>
 #include <cellar/mpi/detail/vote.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 #include <cellar/window/resume.hpp>
@@ -55,6 +58,14 @@ struct ContextState {
         stored.reserve(batch);
         touched.reserve(std::min(batch, sequences.size()));
         hash_setup();
+    }
+    /// `limits`: of the cache.
+    static constexpr std::int64_t bytes_for(const CacheLimits& limits, int ranks) {
+        const std::int32_t batch = planned_batch(expect_valid(limits));
+        return bytes_of<ContextState>(1) + bytes_of<Transfers>(1) + bytes_of<Entry>(limits.sequences)
+               + bytes_of<std::uint8_t>(batch) + bytes_of<std::int32_t>(batch)
+               + bytes_of<Sequence>(std::min(batch, limits.sequences)) + RankValues<Vote>::bytes_for(ranks)
+               + AttentionExchange::bytes_for(ranks);
     }
 
     const KeptPositions& kept(Sequence s) const {

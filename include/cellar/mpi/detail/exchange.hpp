@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/detail/mpi_errors.hpp>
@@ -9,6 +10,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <mpi.h>
 #include <optional>
 #include <span>
@@ -24,6 +26,7 @@ class Exchange {
 public:
     /// The messages of all rounds have this tag.
     Exchange(int ranks, int tag) : requests_(2 * static_cast<std::size_t>(ranks), MPI_REQUEST_NULL), tag_{tag} {}
+    static constexpr std::int64_t bytes_for(int ranks) { return bytes_of<MPI_Request>(2 * std::int64_t{ranks}); }
 
     /// Collective. `to(rank)` and `from(rank)` are spans: what is sent there, and where to receive what comes from
     /// there; an empty one is no message. Blocks until all messages are there, for `time_limit` at most; 0: without
@@ -118,6 +121,7 @@ class RankValues {
 public:
     /// The messages have this tag.
     RankValues(int ranks, int tag) : all_(static_cast<std::size_t>(ranks)), exchange_{ranks, tag} {}
+    static constexpr std::int64_t bytes_for(int ranks) { return bytes_of<Value>(ranks) + Exchange::bytes_for(ranks); }
 
     /// By rank.
     const std::vector<Value>& all() const { return all_; }

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/exchange.hpp>
 #include <cellar/mpi/detail/joint_call.hpp>
 #include <cellar/mpi/detail/patience.hpp>
+#include <cellar/mpi/detail/transfers.hpp>
 #include <cellar/mpi/detail/vote.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
@@ -43,6 +45,9 @@ public:
           compares_{compares},
           time_limit_{expect_limit("lockstep", time_limit, where)},
           reports_{comm_.size(), 0x1b01} {}
+    static constexpr std::int64_t bytes_for(int ranks) {
+        return bytes_of<Transfers>(1) + RankValues<RankReport>::bytes_for(ranks);
+    }
 
     const mpi::Communicator& communicator() const { return comm_; }
     std::int64_t agreements() const { return agreements_; }

@@ -3,12 +3,14 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/joint_call.hpp>
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/detail/mpi_errors.hpp>
 #include <cellar/mpi/detail/patience.hpp>
+#include <cellar/mpi/detail/transfers.hpp>
 #include <cellar/mpi/detail/vote.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
@@ -43,6 +45,7 @@ public:
         : comm_{comm.handle(), where},
           mailbox_{comm_.handle()},
           time_limit_{expect_limit("pipeline", time_limit, where)} {}
+    static constexpr std::int64_t bytes_for() { return bytes_of<PipelineLine>(1) + bytes_of<Transfers>(1); }
     PipelineLine(const PipelineLine&) = delete;
     PipelineLine& operator=(const PipelineLine&) = delete;
     ~PipelineLine() {
@@ -142,11 +145,11 @@ public:
         return all;
     }
     void send_verdict(bool goes) {
-        for (int rank = 1; rank < comm_.size(); ++rank) send(rank, MessageKind::verdict, bytes_of(goes));
+        for (int rank = 1; rank < comm_.size(); ++rank) send(rank, MessageKind::verdict, view_of(goes));
     }
 
     /// For the others.
-    void send_answer(const Vote& vote) { send(0, MessageKind::answer, bytes_of(vote)); }
+    void send_answer(const Vote& vote) { send(0, MessageKind::answer, view_of(vote)); }
     bool receive_verdict() { return value_of<char>(0, receive(0, MessageKind::verdict)) != 0; }
 
 private:
@@ -158,7 +161,7 @@ private:
     static constexpr int tag = 0x1b02;
 
     template <class T>
-    static std::span<const std::byte> bytes_of(const T& value) {
+    static std::span<const std::byte> view_of(const T& value) {
         return std::as_bytes(std::span{&value, 1});
     }
     template <class T>
@@ -181,7 +184,7 @@ private:
     }
     void send_on(const LineMessage& message) {
         const LineHead head{message.call, message.asks ? 1 : 0};
-        send(comm_.rank() + 1, MessageKind::operation, bytes_of(head), std::as_bytes(message.rest));
+        send(comm_.rank() + 1, MessageKind::operation, view_of(head), std::as_bytes(message.rest));
     }
 
     template <class Reserve>
