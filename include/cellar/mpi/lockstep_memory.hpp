@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
-#include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/memory_bytes.hpp>
@@ -14,6 +13,7 @@
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/joint_call.hpp>
 #include <cellar/mpi/detail/lockstep.hpp>
+#include <cellar/mpi/detail/memory_on_ranks.hpp>
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <chrono>
@@ -54,10 +54,10 @@ struct LockstepOptions {
 /// leaves the others waiting. If a rank is dead or silent for `LockstepOptions::time_limit`, an `MpiFailure` is
 /// thrown; from then on every operation throws it, and `release` returns the memory, which is whole.
 template <TwoPhaseMemory M>
-class LockstepMemory {
-public:
-    using memory_type = M;
+class LockstepMemory : public detail::MemoryOnRanks<LockstepMemory<M>, M> {
+    using Base = detail::MemoryOnRanks<LockstepMemory<M>, M>;
 
+public:
     /// False if keys and values are not here: see `NoData`.
     static constexpr bool holds_data = detail::holds_data<M>;
 
@@ -65,7 +65,7 @@ public:
     /// and tokens: a difference is a violation on all ranks. It has its own duplicate of `comm`.
     LockstepMemory(const Communicator& comm, M memory, const LockstepOptions& options = {},
                    const std::source_location& where = std::source_location::current())
-        : memory_{std::move(memory)}, lockstep_{comm, options.compares, options.time_limit, where} {
+        : Base{std::move(memory)}, lockstep_{comm, options.compares, options.time_limit, where} {
         lockstep_.expect_same_memories(memory_, where);
     }
 
@@ -74,13 +74,6 @@ public:
     static constexpr MemoryBytes bytes_for(const MemoryBytes& of_memory, int ranks) {
         return of_memory + MemoryBytes{.bookkeeping = detail::Lockstep::bytes_for(ranks)};
     }
-
-    /// The memory of this rank, to read what this class does not offer.
-    const M& memory() const { return memory_; }
-    /// The same, to change what is not common to all ranks.
-    M& memory() { return memory_; }
-    /// Ends the lockstep.
-    M release() && { return std::move(memory_); }
 
     /// The duplicate.
     const Communicator& communicator() const { return lockstep_.communicator(); }
@@ -100,7 +93,17 @@ public:
     Result<PassOf<M>> begin(Sequence s, std::int32_t count,
                             const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        return begin(detail::next_tokens(next_tokens_, s, next(s), count));
+        return begin(this->batch_of(s, count));
+    }
+
+    /// Carries an operation out on all ranks, as its member does. A backend that throws in the second phase ends the
+    /// process.
+    template <class Operation>
+    auto perform(const Operation& operation, const std::source_location& where) {
+        const detail::Caller caller{where};
+        return detail::finish_if(lockstep_.prepare(memory_, operation), [&](auto&& prepared) noexcept {
+            return detail::finish_any<Operation>(memory_, std::forward<decltype(prepared)>(prepared));
+        });
     }
 
     /// Collective; else as that of the memory. Always asks the other ranks.
@@ -111,28 +114,7 @@ public:
         });
     }
 
-    /// Collective; else as that of the memory. Communicates only if it has to allocate.
-    Result<void> copy_prefix(Sequence from, Sequence to, Position end,
-                             const std::source_location& where = std::source_location::current()) {
-        return perform(op::CopyPrefix{from, to, end}, where);
-    }
-
-    /// Collective; else as that of the memory. Communicates only if it has to allocate.
-    Result<void> remove(Sequence s, Position begin, Position end,
-                        const std::source_location& where = std::source_location::current()) {
-        return perform(op::Remove{s, begin, end}, where);
-    }
-    /// The same, rotating keys by another number of positions; ignored by a memory that rotates no keys.
-    Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
-                        const std::source_location& where = std::source_location::current()) {
-        return perform(op::Remove{s, begin, end, rotate_by}, where);
-    }
-
-    /// Not collective, as the next three: answers from this rank's bookkeeping, which is that of all ranks.
-    Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
-        const detail::Caller caller{where};
-        return memory_.next(s);
-    }
+    /// Not collective, as `next` and the next two: answers from this rank's bookkeeping, which is that of all ranks.
     bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         return memory_.can_resume(s, p);
@@ -167,12 +149,6 @@ public:
     Result<void> restore(Sequence s, const Snapshot& snapshot,
                          const std::source_location& where = std::source_location::current())
     requires(TwoPhaseSnapshots<M>) { return restore(s, snapshot, snapshot.to(where), where); }
-    /// The way back: s goes on at position `to`. Collective; asks the other ranks if it allocates.
-    Result<void>
-    rewind(Sequence s, Position to,
-           const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
-        return perform(op::Rewind{s, to}, where);
-    }
 
     /// Collective; else as that of the memory, with snapshots of this rank. Always asks the other ranks.
     template <class Snapshot>
@@ -186,25 +162,6 @@ public:
     auto split(Snapshot& snapshot, Position at,
                const std::source_location& where = std::source_location::current()) requires(detail::splits<M>) {
         return perform(op::Split<Snapshot>{snapshot, at}, where);
-    }
-
-    /// Collective; else as that of the memory. Communicates only if it has to allocate.
-    Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
-        return perform(op::Schedule{s, p}, where);
-    }
-    /// The same.
-    void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
-        perform(op::Unschedule{s, p}, where).value();
-    }
-    /// Collective; else as that of the memory. Communicates only if it has to allocate.
-    Result<void> form_pages(Sequence s, std::int32_t page_size,
-                            const std::source_location& where = std::source_location::current()) {
-        return perform(op::FormPages{s, page_size}, where);
-    }
-    /// Collective; else as that of the memory. Communicates only if it has to allocate.
-    Result<void> promise(Sequence s, std::int32_t tokens,
-                         const std::source_location& where = std::source_location::current()) {
-        return perform(op::Promise{s, tokens}, where);
     }
 
     /// Collective. Always asks the other ranks.
@@ -227,13 +184,6 @@ public:
         Performs<M, op::Defragment>) {
         perform(op::Defragment{}, where).value();
     }
-
-    /// Blocks until all enqueued work of this rank is done.
-    void fence() { memory_.fence(); }
-    /// Of this rank.
-    std::int64_t bytes() const { return memory_.bytes(); }
-    int layers() const { return memory_.layers(); }
-    std::int32_t sequences() const { return memory_.sequences(); }
 
     /// This and the next two: as the memory answers, of this rank. Not collective.
     Cell free_cells() const requires(detail::counts_cells<M>) { return memory_.free_cells(); }
@@ -268,18 +218,9 @@ public:
     }
 
 private:
-    // A backend that throws in the second phase ends the process.
-    template <class Operation>
-    auto perform(const Operation& operation, const std::source_location& where) {
-        const detail::Caller caller{where};
-        return detail::finish_if(lockstep_.prepare(memory_, operation), [&](auto&& prepared) noexcept {
-            return detail::finish_any<Operation>(memory_, std::forward<decltype(prepared)>(prepared));
-        });
-    }
+    using Base::memory_;
 
-    M memory_;
     detail::Lockstep lockstep_;
-    BatchBuilder next_tokens_; // of a pass that was asked for by their number
 };
 
 } // namespace cellar::mpi

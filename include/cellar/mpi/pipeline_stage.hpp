@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
-#include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
@@ -13,6 +12,7 @@
 #include <cellar/mpi/broadcast.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/joint_call.hpp>
+#include <cellar/mpi/detail/memory_on_ranks.hpp>
 #include <cellar/mpi/detail/pipeline_line.hpp>
 #include <cellar/mpi/detail/vote.hpp>
 #include <cellar/mpi/mpi_result.hpp>
@@ -105,7 +105,7 @@ private:
 
 /// The memory of one stage of a pipeline, whose ranks have the layers of a model in order (`layers_of`). The first
 /// stage decides; its operations travel down the line, beside the program's activations, and the others carry them out
-/// in the same order. Stages work on different batches at the same time.
+/// in the same order: to call one elsewhere is a violation. Stages work on different batches at the same time.
 ///
 /// All stages have the same limits and the same kinds of members, so their bookkeeping is the same, and only the first
 /// one can refuse. Each recomputes which cells a batch takes, because that costs less than receiving them. An operation
@@ -116,18 +116,18 @@ private:
 /// operation throws it, and `release` returns the memory, which is whole. Send activations and results without
 /// blocking: the first stage may wait for the others in any operation.
 template <TwoPhaseMemory M>
-class PipelineStage {
+class PipelineStage : public detail::MemoryOnRanks<PipelineStage<M>, M> {
+    using Base = detail::MemoryOnRanks<PipelineStage<M>, M>;
     using Operation = detail::JointOperation;
     using Message = detail::LineMessage;
 
 public:
-    using memory_type = M;
     using Pass = PipelinePass<PassOf<M>>;
 
     /// All ranks make theirs at the same time. It has its own duplicate of `comm`.
     PipelineStage(const Communicator& comm, M memory, const PipelineOptions& options = {},
                   const std::source_location& where = std::source_location::current())
-        : memory_{std::move(memory)},
+        : Base{std::move(memory)},
           line_{std::make_unique<detail::PipelineLine>(comm, options.time_limit, where)},
           asks_always_{options.asks_always},
           shared_{0} {}
@@ -141,12 +141,6 @@ public:
 
     bool is_first() const { return line().is_first(); }
     bool is_last() const { return line().is_last(); }
-
-    /// The memory of this stage, to read what only its kind can say.
-    const M& memory() const { return memory_; }
-    M& memory() { return memory_; }
-    /// Ends the stage.
-    M release() && { return std::move(memory_); }
 
     /// First stage only: opens a pass, and sends the batch with the ids of its tokens, if any, down the line.
     Result<Pass> begin(const Batch& batch, std::span<const std::int32_t> ids = {},
@@ -165,47 +159,18 @@ public:
     Result<Pass> begin(Sequence s, std::int32_t count, std::span<const std::int32_t> ids = {},
                        const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};
-        return begin(detail::next_tokens(next_tokens_, s, next(s), count), ids);
+        return begin(this->batch_of(s, count), ids);
     }
 
-    /// First stage only. As the memory's own.
-    Result<void> copy_prefix(Sequence from, Sequence to, Position end,
-                             const std::source_location& where = std::source_location::current()) {
-        return perform(op::CopyPrefix{from, to, end}, where);
-    }
-    /// First stage only. As the memory's own.
-    Result<void> remove(Sequence s, Position begin, Position end,
-                        const std::source_location& where = std::source_location::current()) {
-        return perform(op::Remove{s, begin, end}, where);
-    }
-    /// First stage only. As the memory's own; a memory that rotates no keys ignores `by`.
-    Result<void> remove(Sequence s, Position begin, Position end, RotateBy by,
-                        const std::source_location& where = std::source_location::current()) {
-        return perform(op::Remove{s, begin, end, by}, where);
-    }
-    /// First stage only. As the memory's own.
-    Result<void>
-    rewind(Sequence s, Position to,
-           const std::source_location& where = std::source_location::current()) requires(Performs<M, op::Rewind>) {
-        return perform(op::Rewind{s, to}, where);
-    }
-    /// First stage only. As the memory's own; one without cells ignores it.
-    Result<void> promise(Sequence s, std::int32_t tokens,
-                         const std::source_location& where = std::source_location::current()) {
-        return perform(op::Promise{s, tokens}, where);
-    }
-    /// First stage only. As the memory's own; one without cells ignores it.
-    Result<void> form_pages(Sequence s, std::int32_t page_size,
-                            const std::source_location& where = std::source_location::current()) {
-        return perform(op::FormPages{s, page_size}, where);
-    }
-    /// First stage only. As the memory's own.
-    Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
-        return perform(op::Schedule{s, p}, where);
-    }
-    /// First stage only. As the memory's own.
-    void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
-        static_cast<void>(perform(op::Unschedule{s, p}, where));
+    /// First stage only: carries an operation out in all stages, as its member does.
+    template <class Operation>
+    Result<void> perform(const Operation& operation, const std::source_location& where) {
+        const detail::Caller caller{where};
+        const detail::JointCall call = detail::call_of(operation);
+        expect_first(detail::name_of(call.operation));
+        return detail::finish_if(decide(operation, [&] { return Message{.call = call}; }), [&](auto&& prepared) {
+            return detail::finish_any<Operation>(memory_, std::forward<decltype(prepared)>(prepared));
+        });
     }
 
     /// Does not compile. The other stages carry operations out in `begin_received`, and have no place for a snapshot
@@ -247,15 +212,6 @@ public:
     /// In the other stages: the batch of the open pass, with the ids of its tokens. Valid until the next pass.
     const SharedBatch& received() const { return shared_; }
 
-    Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
-        const detail::Caller caller{where};
-        return memory_.next(s);
-    }
-    void fence() { memory_.fence(); }
-    std::int64_t bytes() const { return memory_.bytes(); }
-    int layers() const { return memory_.layers(); }
-    std::int32_t sequences() const { return memory_.sequences(); }
-
 private:
     template <class... Arguments>
     static void refuse_snapshots() {
@@ -269,16 +225,6 @@ private:
         line_->expect_usable();
     }
 
-    // An operation of the first stage, and the same in the others.
-    template <class Operation>
-    Result<void> perform(const Operation& operation, const std::source_location& where) {
-        const detail::Caller caller{where};
-        const detail::JointCall call = detail::call_of(operation);
-        expect_first(detail::name_of(call.operation));
-        return detail::finish_if(decide(operation, [&] { return Message{.call = call}; }), [&](auto&& prepared) {
-            return detail::finish_any<Operation>(memory_, std::forward<decltype(prepared)>(prepared));
-        });
-    }
     // In the other stages: what is no pass.
     void carry_out(const Message& received) {
         const auto& [a, b, c, d] = received.call.arguments;
@@ -361,11 +307,11 @@ private:
         return Pass{*line_, [&]() noexcept { return memory_.finish(std::move(prepared)); }};
     }
 
-    M memory_;
+    using Base::memory_;
+
     std::unique_ptr<detail::PipelineLine> line_; // at a fixed address, for the pass
     bool asks_always_;
     SharedBatch shared_;
-    BatchBuilder next_tokens_; // of a pass that was asked for by their number
 };
 
 } // namespace cellar::mpi
