@@ -270,6 +270,8 @@ TEST_CASE("a removal after which a sequence could not go on is refused, and noth
     const auto refused = context.remove(Sequence{0}, Position{145}, to_end);
     REQUIRE(!refused);
     CHECK(refused.error() == Reason::cannot_resume);
+    CHECK(refused.error().refusal.needed == 145);
+    CHECK(refused.error().refusal.available == context.resumable_prefix(Sequence{0}, Position{145}).value);
     CHECK(context.next(Sequence{0}) == Position{150});
     CHECK(context.cache().tokens(Sequence{0}) == tokens);
     CHECK(context.snapshot(Sequence{0}));
@@ -289,6 +291,8 @@ TEST_CASE("the way back of a context is that of one cache, and refused where it 
         if (!one) {
             CHECK(many.error() == one.error().reason);
             CHECK(many.error().refusal.expected == one.error().expected);
+            CHECK(many.error().refusal.needed == one.error().needed);
+            CHECK(many.error().refusal.available == one.error().available);
         }
         pair.compare();
     }
