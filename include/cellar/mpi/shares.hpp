@@ -76,22 +76,26 @@ constexpr Share layers_of(int rank, int ranks, int layers,
     return share_of(rank, ranks, layers);
 }
 
-namespace detail {
+} // namespace cellar::mpi
+
+namespace cellar::detail {
 
 /// The factors of some heads, if there are any.
-inline void keep_heads(std::vector<float>& factors, Share heads, int dim) {
+inline void keep_heads(std::vector<float>& factors, mpi::Share heads, int dim) {
     if (factors.empty()) return;
     factors.erase(factors.begin() + std::ptrdiff_t{heads.end()} * dim, factors.end());
     factors.erase(factors.begin(), factors.begin() + std::ptrdiff_t{heads.first} * dim);
 }
 
-} // namespace detail
+} // namespace cellar::detail
+
+namespace cellar::mpi {
 
 /// The same layers with the heads of this rank.
 inline CacheShape shape_of_heads(const CacheShape& model, int rank, int ranks,
                                  const std::source_location& where = std::source_location::current()) {
-    const cellar::detail::Caller caller{where};
-    CacheShape shape = cellar::detail::resolved(model);
+    const detail::Caller caller{where};
+    CacheShape shape = detail::resolved(model);
     for (std::size_t i = 0; i < shape.each_layer.size(); ++i) {
         LayerShape& layer = shape.each_layer[i];
         const Share own = heads_of(rank, ranks, layer.kv_heads, where).kv;
@@ -100,14 +104,14 @@ inline CacheShape shape_of_heads(const CacheShape& model, int rank, int ranks,
         detail::keep_heads(shape.factors[i].keys, own, layer.key_dim);
         detail::keep_heads(shape.factors[i].values, own, layer.value_dim);
     }
-    return cellar::detail::resolved(std::move(shape));
+    return detail::resolved(std::move(shape));
 }
 
 /// Some layers of a model. A layer that shares the memory of another must be in the same part.
 inline CacheShape shape_of_layers(const CacheShape& model, Share part,
                                   const std::source_location& where = std::source_location::current()) {
-    const cellar::detail::Caller caller{where};
-    const CacheShape all = cellar::detail::resolved(model);
+    const detail::Caller caller{where};
+    const CacheShape all = detail::resolved(model);
     CELLAR_EXPECTS_AT(where, part.first >= 0 && part.count > 0 && part.end() <= all.layers, "shape_of_layers: layers [",
                       part.first, ", ", part.end(), "), expected some of ", all.layers);
     CacheShape shape;
@@ -120,7 +124,7 @@ inline CacheShape shape_of_layers(const CacheShape& model, Share part,
                           " of an earlier part, expected one from ", part.first, " on");
         owner -= part.first;
     }
-    return cellar::detail::resolved(std::move(shape));
+    return detail::resolved(std::move(shape));
 }
 
 } // namespace cellar::mpi
