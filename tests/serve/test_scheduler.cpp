@@ -119,6 +119,7 @@ TEST_CASE("a step ends where others go on, and they begin there") {
     const Answers rest = serve_all(scheduler, memory);
     CHECK(rest.texts.at(RequestId{1}) == answered(prompt + List{2}, 3));
     CHECK(rest.texts.at(RequestId{2}) == answered(prompt + List{2}, 3));
+    CHECK(tree.match(answered(prompt + List{2}, 3), 7).length == 15);
     CHECK(audit(tree) == "");
 }
 
