@@ -346,9 +346,13 @@ CELLAR_SIMD_INLINE void encode_groups(const float* values, float scale, float ne
     const Floats middles[] = {first, second, first, second};
     encode_e2m1(halves_of_groups, middles, to, Four{});
 }
+struct GroupScales {
+    four::Floats factors;
+    bool are_usual;
+};
 template <bool FourOverSix, class Block, std::size_t... Group>
-CELLAR_SIMD_INLINE bool encode_unit(ScaledGroups<FourOverSix>, const float* values, Block& block,
-                                    std::index_sequence<Group...> all) {
+CELLAR_SIMD_INLINE GroupScales store_scales(ScaledGroups<FourOverSix>, const float* values, Block& block,
+                                            std::index_sequence<Group...> all) {
     using Scale = UnsignedE4m3;
     const float* const groups[] = {(values + 16 * Group)...};
     const FourExtremes extremes = extremes_of<16>(groups, all);
@@ -362,11 +366,22 @@ CELLAR_SIMD_INLINE bool encode_unit(ScaledGroups<FourOverSix>, const float* valu
         scales = is_better ? others : scales;
         factors = is_better ? larger : factors;
     }
-    factors = scales == 0 ? four::Floats{} + __builtin_inff() : factors; // all are 0
     ((block.scales[Group] = static_cast<std::uint8_t>(scales[Group])), ...);
-    encode_groups(values, factors[0], factors[1], block.numbers);
-    encode_groups(values + 32, factors[2], factors[3], block.numbers + 16);
-    return extremes.are_usual;
+    return {scales == 0 ? four::Floats{} + __builtin_inff() : factors, extremes.are_usual}; // 0: all are 0
+}
+CELLAR_SIMD_INLINE void store_numbers(const float* values, four::Floats factors, std::uint8_t* to) {
+    encode_groups(values, factors[0], factors[1], to);
+    encode_groups(values + 32, factors[2], factors[3], to + 16);
+}
+// Two units, whose chains of operations overlap, or one that is both.
+template <bool FourOverSix, class Block>
+CELLAR_SIMD_INLINE bool encode(ScaledGroups<FourOverSix> encoding, const float* values, Block& first,
+                               const float* next_values, Block& second) {
+    const GroupScales scales = store_scales(encoding, values, first, Four{});
+    const GroupScales next_scales = store_scales(encoding, next_values, second, Four{});
+    store_numbers(values, scales.factors, first.numbers);
+    store_numbers(next_values, next_scales.factors, second.numbers);
+    return scales.are_usual && next_scales.are_usual;
 }
 
 /// Numbers that are not usual, which are rare, are left to the plain loops.
@@ -374,9 +389,11 @@ template <class Format>
 CELLAR_SIMD_FUNCTION void encode(const float* values, typename Format::unit* units, std::size_t n) {
     constexpr typename Format::encoding encoding{};
     if constexpr (Format::values_per_unit == 64) {
-        for (std::size_t i = 0; i < n; ++i)
-            if (!encode_unit(encoding, values + i * 64, units[i], Four{})) [[unlikely]]
-                EncodeBlocks<Format>::run(values + i * 64, units + i, 1);
+        for (std::size_t i = 0; i < n; i += 2) {
+            const std::size_t next = i + 1 < n ? i + 1 : i;
+            if (!encode(encoding, values + i * 64, units[i], values + next * 64, units[next])) [[unlikely]]
+                EncodeBlocks<Format>::run(values + i * 64, units + i, next - i + 1);
+        }
     } else {
         for (std::size_t i = 0; i < n; i += 4) {
             const std::size_t some = n - i < 4 ? n - i : 4;
