@@ -56,6 +56,7 @@ OPT_IN = {"eigen": "Eigen", "kokkos": "Kokkos", "dlpack": "dlpack", "ggml": "ggm
 # Headers of an operating system, behind an #if: the whole list.
 PLATFORM = {
     "simd/amx.hpp": ["<cpuid.h>", "<sys/syscall.h>", "<unistd.h>"],
+    "simd/byte_products.hpp": ["<sys/auxv.h>"],
     "base/huge_pages.hpp": ["<sys/mman.h>", "<unistd.h>"],
     "files/detail/posix_files.hpp": ["<fcntl.h>", "<sys/file.h>", "<sys/mman.h>", "<sys/stat.h>", "<unistd.h>"],
 }

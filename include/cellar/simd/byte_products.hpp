@@ -7,6 +7,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(CELLAR_HAS_NEON) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
 /// Sums of products of 32 pairs of signed bytes, one type for each kind of instructions. Each has
 ///   Vector: whose lanes the sums have,
 ///   bias: what is added to a byte of the queries before it is stored,
@@ -14,7 +18,7 @@
 ///   sums(codes, queries): in all lanes together, the sum of the products, exactly. No byte of the queries is -128.
 namespace cellar::detail {
 
-/// In lanes of 32 bits. On 64-bit ARM and SSE2, compilers make multiplications of 16 bits of it.
+/// In lanes of 32 bits. On SSE2, and on 64-bit ARM without dot products, compilers multiply numbers of 16 bits.
 struct BaselineProducts {
     using Vector = BaselineVector;
     static constexpr int bias = 0;
@@ -51,6 +55,62 @@ private:
         return __builtin_convertvector(bytes, Shorts);
     }
 };
+
+#ifdef CELLAR_HAS_NEON
+
+// Without -march=armv8.2-a, assemblers refuse the name of the instruction; with an attribute in its place, functions
+// could not inline those that are compiled with other flags. So its bits are put together: for each register, a symbol
+// has its number.
+#if defined(__ARM_FEATURE_DOTPROD)
+#define CELLAR_SDOT "sdot %0.4s, %1.16b, %2.16b"
+#else
+#define CELLAR_SDOT                                                                                                    \
+    ".irp n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n"                   \
+    ".equ .Lcellar_v\\n, \\n\n"                                                                                        \
+    ".endr\n\t"                                                                                                        \
+    ".inst 0x4e809400 | .Lcellar_%2 << 16 | .Lcellar_%1 << 5 | .Lcellar_%0"
+#endif
+
+/// The dot products of ARMv8.2 multiply signed bytes.
+struct NeonProducts {
+    using Vector = BaselineVector;
+    static constexpr int bias = 0;
+
+    using Bytes = std::int8_t __attribute__((vector_size(16)));
+    struct Codes {
+        Bytes bytes[2];
+    };
+
+    static bool is_available() {
+#if defined(__ARM_FEATURE_DOTPROD)
+        return true;
+#elif defined(__linux__)
+        constexpr unsigned long dot_products = 1UL << 20; // HWCAP_ASIMDDP
+        return (::getauxval(AT_HWCAP) & dot_products) != 0;
+#else
+        return false;
+#endif
+    }
+
+    template <int N>
+    static Codes codes(const std::int8_t* from) {
+        Codes codes{};
+        std::memcpy(&codes, from, N);
+        return codes;
+    }
+    static Vector::Ints sums(const Codes& codes, const std::int8_t* queries) {
+        Bytes bytes[2];
+        std::memcpy(bytes, queries, sizeof(bytes));
+        Vector::Ints sum{};
+        asm(CELLAR_SDOT : "+w"(sum) : "w"(codes.bytes[0]), "w"(bytes[0]));
+        asm(CELLAR_SDOT : "+w"(sum) : "w"(codes.bytes[1]), "w"(bytes[1]));
+        return sum;
+    }
+};
+
+#undef CELLAR_SDOT
+
+#endif
 
 #ifdef CELLAR_HAS_X86_VECTORS
 

@@ -74,6 +74,24 @@ template <class Format, class Lookup, class Code, class Factor>
 #undef CELLAR_LEVELS
 #undef CELLAR_TARGET
 
+#ifdef CELLAR_HAS_NEON
+
+#define CELLAR_KERNELS neon_codes
+#define CELLAR_VECTORS baseline_kernels
+#define CELLAR_SUMS baseline_kernels
+#define CELLAR_PRODUCTS NeonProducts
+#define CELLAR_LEVELS BaselineLevels
+#define CELLAR_TARGET
+#include <cellar/attention/detail/kernels_for_codes.hpp>
+#undef CELLAR_KERNELS
+#undef CELLAR_VECTORS
+#undef CELLAR_SUMS
+#undef CELLAR_PRODUCTS
+#undef CELLAR_LEVELS
+#undef CELLAR_TARGET
+
+#endif
+
 #ifdef CELLAR_HAS_X86_VECTORS
 
 #define CELLAR_KERNELS avx2_codes
@@ -152,6 +170,9 @@ CodeKernels<Format> code_kernels(Instructions instructions) {
         return CELLAR_CODE_KERNELS(avx2_codes, avx2_codes);
 #endif
     default:
+#ifdef CELLAR_HAS_NEON
+        if (NeonProducts::is_available()) return CELLAR_CODE_KERNELS(neon_codes, baseline_codes);
+#endif
         if constexpr (BaselineVector::converts || std::same_as<Code, std::int8_t>) {
             return CELLAR_CODE_KERNELS(baseline_codes, baseline_codes);
         } else {
