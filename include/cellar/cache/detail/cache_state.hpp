@@ -618,12 +618,12 @@ private:
 
     // A rotation of a pair commutes with one factor for both.
     void check_pairs(int layer, const std::vector<float>& factors) const {
-        const auto rotation = shift.rotation(layer);
+        const auto of_layer = shift.rotation(layer);
         const auto dim = static_cast<std::size_t>(layer_shape(layer).key_dim);
         for (std::size_t head = 0; head < factors.size(); head += dim)
-            for (int pair = 0; pair < rotation.pairs(); ++pair) {
-                const int a = rotation.first(pair);
-                const int b = rotation.second(pair);
+            for (int pair = 0; pair < of_layer.pairs(); ++pair) {
+                const int a = of_layer.first(pair);
+                const int b = of_layer.second(pair);
                 CELLAR_EXPECTS(factors[head + static_cast<std::size_t>(a)]
                                    == factors[head + static_cast<std::size_t>(b)],
                                "shape: layer ", layer, " has different factors of elements ", a, " and ", b,
