@@ -107,7 +107,7 @@ TEST_CASE("contexts over ranks equal one cache: half, chunks, keys without posit
 }
 
 TEST_CASE("contexts over ranks equal one cache: keys that are rotated on read") {
-    run_history<StandardV<half>>(FullCausal{}, RotateOnRead<Neox>{rope()}, 4, 100);
+    run_history<StandardV<half>>(FullCausal{}, RotateOnRead<Neox>{rope()}, 4, 120);
 }
 
 TEST_CASE("contexts over ranks equal one cache: keys that are rotated back by any number") {

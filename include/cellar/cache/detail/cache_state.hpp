@@ -470,11 +470,10 @@ struct CacheState {
     Shift shift;
     Backend backend;
     Book book;
-    std::int64_t rotation =
-        0;                    // stands for the pairs of elements that are rotated in all layers; 0: none are; negative:
-                              // they are stored without their rotation
-    std::int64_t scaling = 0; // stands for the factors of all channels; 0: there are none
-    BatchBuilder next_tokens; // of a pass that was asked for by their number
+    // Stands for the pairs of elements that are rotated in all layers; 0: none are; negative: as they are read.
+    std::int64_t rotation = 0;
+    std::int64_t scaling = 0;  // stands for the factors of all channels; 0: there are none
+    BatchBuilder next_tokens;  // of a pass that was asked for by their number
     bool holds_inputs = false; // of an encoder: a sequence can resume anywhere, and a snapshot has any of its inputs
     LayerStores<Store> stores;
     PassState pass;
