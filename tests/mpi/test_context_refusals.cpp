@@ -259,6 +259,15 @@ TEST_CASE("a snapshot owns the cells of each rank until it is destroyed") {
     CHECK(context.cache().statistics().free == cells);
 }
 
+TEST_CASE("ranks that restore different snapshots of the same positions differ") {
+    Context context = context_of(256);
+    append(context, Sequence{0}, 100);
+    const auto first = context.snapshot(Sequence{0}).value();
+    const auto second = context.snapshot(Sequence{0}).value();
+    REQUIRE(context.restore(Sequence{1}, second));
+    CHECK(context.restore(Sequence{1}, rank() == 1 ? second : first).error() == mpi::MpiReason::differs);
+}
+
 TEST_CASE("a removal after which a sequence could not go on is refused, and nothing changes") {
     using Windowed = Cache<StandardV<float>, SlidingWindow<8>, DisabledShift, HostBackend>;
     const CacheLimits limits{.capacity = 256, .batch = 100, .positions = Positions::any};
