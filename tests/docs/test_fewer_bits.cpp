@@ -187,6 +187,22 @@ TEST_CASE("some layers stay exact") {
     pass.commit();
 }
 
+TEST_CASE("offloaded snapshots have fewer bits") {
+    // [tiers]
+    using Cache = cellar::Cache<cellar::StandardV<cellar::half>>;
+    Cache cache{{.layers = 2, .kv_heads = 2, .head_dim = 64},
+                {.sequences = 2, .cells = 64, .offload_as = cellar::stored_as<cellar::q8_0, cellar::q4_0>}};
+    // [/tiers]
+    auto pass = cache.begin(cellar::Sequence{0}, 10).value();
+    const std::vector<float> rows(std::size_t{10} * 2 * 64, 0.25F);
+    for (const int layer : {0, 1}) pass.put(layer, rows, rows);
+    pass.commit();
+    auto parked = cellar::park(cache, cellar::Sequence{0}).value();
+    CHECK(parked.bytes() == std::int64_t{10} * 2 * 2 * 2 * (34 + 18));
+    CHECK(cellar::unpark(cache, cellar::Sequence{1}, parked));
+    CHECK(cache.tokens(cellar::Sequence{1}) == 10);
+}
+
 TEST_CASE("a rotation before four bits") {
     // [rotated]
     using Key = cellar::Rotated<cellar::Hadamard<128>, cellar::q4_0>;

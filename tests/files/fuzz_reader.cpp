@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Feeds the reader with any bytes: as they are, and with a header length and checksums that are right, so that the
-// checks behind them are reached. What it accepts is written again, and must come back equal.
+// checks behind them are reached. What it accepts is written again, and must come back equal. A small cache also loads
+// them, and converts units.
 #include "disk.hpp"
+#include <cellar/cache/audit.hpp>
+#include <cellar/cellar.hpp>
 #include <cellar/crc/crc32.hpp>
 #include <cellar/files/detail/header_text.hpp>
 #include <cellar/files/file_reader.hpp>
 #include <cellar/files/file_writer.hpp>
+#include <cellar/files/snapshot_file.hpp>
 #include <cellar/files/tensor.hpp>
+#include <cellar/format/blocks.hpp>
+#include <cellar/format/int8.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -76,7 +82,21 @@ Bytes written(const Read& content) {
     return disk.now.at("f")->now;
 }
 
+/// It is refused, or becomes a snapshot; then the cache is as it was.
+void check_load(const Bytes& bytes) {
+    static Cache<StandardV<half>> cache{{.layers = 1, .kv_heads = 1, .head_dim = 32},
+                                        {.sequences = 1, .cells = 4, .batch = 4}};
+    Disk disk;
+    disk.put("f", bytes);
+    const auto snapshot = load("f", cache, {.convert_from = formats<q8_0, int8_per_head>, .read = {.files = &disk}});
+    expect(cache.statistics().offloaded == (snapshot ? 1 : 0), "a snapshot is loaded, or nothing");
+    expect(audit(cache).empty(), "the bookkeeping is in order");
+    if (snapshot) return;
+    expect(snapshot.error().message.size() < 500, "a message is short");
+}
+
 void check(const Bytes& bytes) {
+    check_load(bytes);
     const std::optional<Read> streamed = read(bytes, FileAccess::stream);
     const std::optional<Read> mapped = read(bytes, FileAccess::map);
     expect(streamed.has_value() == mapped.has_value(), "a stream and a map agree");

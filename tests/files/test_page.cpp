@@ -11,6 +11,7 @@
 #include <cellar/files/sequence_file.hpp>
 #include <cellar/files/snapshot_file.hpp>
 #include <cellar/files/tensor.hpp>
+#include <cellar/format/blocks.hpp>
 
 #include <doctest/doctest.h>
 
@@ -48,6 +49,15 @@ FileResult<void> sequence_through_a_file(const std::filesystem::path& path, Cach
     return load(path, to, Sequence{1});
 }
 // [/sequence]
+
+// [convert]
+/// Saves a sequence in half of its bytes, and brings it back into a memory of other formats.
+FileResult<void> in_fewer_bits(const std::filesystem::path& path, Cache<StandardV<half>>& from,
+                               Cache<StandardV<q8_0, q4_0>>& to) {
+    if (auto done = save(path, from, Sequence{0}, {.store_as = stored_as<q8_0>}); !done) return done;
+    return load(path, to, Sequence{1}, {.convert_from = formats<half, q8_0>}); // whichever the file has
+}
+// [/convert]
 
 // [notes]
 /// Saves a sequence with its tokens. Returns the tokens that a file has, once sequence 1 has what they belong to.
@@ -183,6 +193,21 @@ TEST_CASE("a snapshot goes from one cache to another through a file") {
     CHECK(later.match(words).length == 3);
     REQUIRE(all_through_a_file(folder.path / "all.safetensors", from, same));
     CHECK(same.next(Sequence{0}) == Position{3});
+}
+
+TEST_CASE("a sequence goes through a file of fewer bits into a memory of other formats") {
+    const Folder folder;
+    const CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = 32};
+    const CacheLimits limits{.sequences = 2, .capacity = 8, .batch = 4};
+    Cache<StandardV<half>> from{shape, limits};
+    Cache<StandardV<q8_0, q4_0>> to{shape, limits};
+    auto pass = from.begin(Sequence{0}, 3).value();
+    pass.put(0, std::vector<float>(96, 1.0F), std::vector<float>(96, 2.0F));
+    pass.commit();
+    REQUIRE(in_fewer_bits(folder.path / "f", from, to));
+    CHECK(to.next(Sequence{1}) == Position{3});
+    CHECK(FileReader::open(folder.path / "f").value().find("layers.0.values")->shape
+          == std::vector<std::uint64_t>{3, 1, 1, 34});
 }
 
 } // namespace test_page

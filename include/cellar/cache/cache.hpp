@@ -279,7 +279,8 @@ public:
     /// Moves the keys and values of the snapshot to memory of its own, and gives up its cells. The memory is one block
     /// for all keys and one for all values. Throws `std::bad_alloc`, with nothing changed, if there is none.
     /// Does nothing if the snapshot is offloaded already. Enqueues; blocks if the data goes to memory of the host that
-    /// the backend's work cannot reach. O(runs + tokens); each row is copied once, by way of a buffer if it blocks.
+    /// the backend's work cannot reach, or `CacheLimits::offload_as` gives it other formats. O(runs + tokens); each row
+    /// is copied once, by way of a buffer if it blocks.
     void offload(CellSnapshot& snapshot, OffloadTo to = OffloadTo::host, Where where = Where::current()) {
         static_assert(holds_data, "offload: this cache has no keys and values (its backend is NoData), expected a "
                                   "backend with memory; or drop the snapshot, and copy the rows of its cells yourself");

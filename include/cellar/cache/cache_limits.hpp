@@ -4,6 +4,7 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/named_only.hpp>
+#include <cellar/element/format_codec.hpp>
 #include <cellar/layout/layout.hpp>
 #include <cellar/window/window.hpp>
 
@@ -55,6 +56,9 @@ struct CacheLimits {
     /// a window slides or prompts are removed, as a graph needs that an engine builds once. Masks then have columns for
     /// the cells in front, which are hidden. The cache takes the least common multiple with the padding.
     std::int32_t start_padding = 1;
+    /// The formats of snapshots that are offloaded to `OffloadTo::host` (`stored_as<q8_0, q4_0>`): keys and values are
+    /// decoded and encoded on the way there, and back. Nothing: those of the layout, bit by bit.
+    StoredAs offload_as = {};
     Placement placement = Placement::blocks;
     Positions positions = Positions::consecutive;
     /// Memory of keys and values is written to when it is allocated: in the constructor, and when the cache grows. The

@@ -26,6 +26,11 @@ struct StoredFormat {
     static StoredFormat i32() { return {"I32", 4}; }
 };
 
+/// One value a unit: any two of these are converted.
+inline bool is_element(const StoredFormat& format) {
+    return format == StoredFormat::f32() || format == StoredFormat::f16() || format == StoredFormat::bf16();
+}
+
 /// The format of an element.
 template <class E>
 StoredFormat stored_format_of() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/named_only.hpp>
+#include <cellar/element/format_codec.hpp>
 
 #include <cstdint>
 #include <filesystem>
@@ -54,6 +55,9 @@ struct SaveOptions {
     NamedOnly named_only{};
     std::string model = {}; ///< stored with the snapshot; any text that tells models apart
     FileNotes notes = {};   ///< stored with the snapshot; `read_notes` returns them
+    /// Keys and values of caches are written in these formats (`stored_as<q8_0, q4_0>`): decoded, and encoded. Those
+    /// that have the format already are written as they are. Nothing: all are.
+    StoredAs store_as = {};
     WriteOptions write = {};
 };
 
@@ -62,6 +66,9 @@ struct LoadOptions {
     NamedOnly named_only{};
     std::string model = {}; ///< refuses a file with another one; empty: accepts every file
     FileNotes notes = {};   ///< refuses a file that lacks one of them, or has another text for it
+    /// Formats of keys and values that are decoded, and encoded in the memory's own (`formats<half, q8_0>`). They must
+    /// outlive the call. Without them, a file in another format is refused, except between float, half and bfloat16.
+    FormatList convert_from = {};
     ReadOptions read = {};
 };
 

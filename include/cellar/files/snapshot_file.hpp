@@ -53,9 +53,10 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, Sequence s, 
 
 /// Reads a snapshot that `save` wrote. It is offloaded on the host: `restore` copies it to a sequence, and `reload`
 /// to cells or slots of its own. The memory may have another layout, backend, capacity or placement than the one that
-/// was saved. Elements of another type are converted, rounding to the nearest. Another window must see no position that
-/// the snapshot lacks. Anything else is `unsuitable`, and so are another model and other notes. Everything is checked
-/// before the memory takes the snapshot; after an error the memory is as it was. Blocks. Throws `std::bad_alloc`.
+/// was saved. Elements of another type are converted, rounding to the nearest, and so are the formats of
+/// `LoadOptions::convert_from`. Another window must see no position that the snapshot lacks. Anything else is
+/// `unsuitable`, and so are another model and other notes. Everything is checked before the memory takes the snapshot;
+/// after an error the memory is as it was. Blocks. Throws `std::bad_alloc`.
 template <detail::SavesSnapshots M>
 FileResult<SnapshotOf<M>> load(const std::filesystem::path& path, M& memory, const LoadOptions& options = {},
                                const std::source_location& where = std::source_location::current()) {

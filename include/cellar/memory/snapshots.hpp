@@ -20,8 +20,8 @@ namespace cellar::detail {
 /// The operations of a memory that make or use snapshots, in their two phases. A snapshot owns places of the memory
 /// (cells of tokens, or the slot of a state), or, if it is offloaded, a copy of their rows.
 ///
-/// - `State`: the parts of the memory. Has the backend, the stores of all places, and `allocate_for(kept, ...)`, for
-///   stores that grow.
+/// - `State`: the parts of the memory. Has the backend, the stores of all places, `allocate_for(kept, ...)`, for stores
+///   that grow, and `offload_place(to)`: where rows go that are offloaded, as `Offloaded` is told.
 /// - `Book`: decides about sequences: `prepare_keep`, `prepare_restore`, `prepare_schedule`. Its `snapshots()` are the
 ///   table of what snapshots own (`KeptLists`), and of the places that their rows leave and come to.
 /// - `Offloaded`: rows that are offloaded. `prepare_read(places)` and `prepare_write(places)` allocate what
@@ -101,7 +101,7 @@ public:
         Offload offload{&kept_of(operation.snapshot, "offload")};
         if (offload.kept->is_offloaded()) return offload;
         offload.rows.emplace(table().prepare_offload(*offload.kept));
-        offload.data = make_offloaded(offload.kept->rows(), operation.to);
+        offload.data = make_offloaded(offload.kept->rows(), state_.offload_place(operation.to));
         offload.data->read(offload.rows->places, offload.data->prepare_read(offload.rows->places));
         return offload;
     }
@@ -196,8 +196,9 @@ protected:
     Kept& kept_of(const Snapshot& snapshot, const char* operation) { return snapshot.kept_in(table(), operation); }
 
     static Offloaded& offloaded(const Kept& kept) { return static_cast<Offloaded&>(*kept.data); }
-    UnownedData<Offloaded> make_offloaded(std::int64_t rows, OffloadTo to) {
-        return UnownedData<Offloaded>{new Offloaded{state_.backend, state_.stores, rows, to}};
+    template <class Place>
+    UnownedData<Offloaded> make_offloaded(std::int64_t rows, const Place& place) {
+        return UnownedData<Offloaded>{new Offloaded{state_.backend, state_.stores, rows, place}};
     }
 
     State& state_;

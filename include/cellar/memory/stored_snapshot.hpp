@@ -3,6 +3,7 @@
 
 #include <cellar/base/function_ref.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/element/format_codec.hpp>
 #include <cellar/element/stored_format.hpp>
 #include <cellar/memory/device_rows.hpp>
 
@@ -77,12 +78,16 @@ struct StoredArray {
     std::shared_ptr<RowStream> rows = nullptr;
     /// Set by `save_ahead`: rows are computed during the transfer; the sender is told as they become ready.
     bool comes_later = false;
+    /// Of the units of keys or values, [tokens, heads, units of a head]. If it has scales, they are the next array.
+    const FormatCodec* codec = nullptr;
 
     std::uint64_t row_bytes() const {
         std::uint64_t bytes = format.unit_bytes;
         for (std::size_t i = 1; i < shape.size(); ++i) bytes *= shape[i];
         return bytes;
     }
+    /// The values of a head, of keys or values.
+    std::uint64_t dim() const { return shape[2] * static_cast<std::uint64_t>(codec->values_per_unit); }
     template <class Find>
     void set_host_rows(Find find) {
         set_rows(new HostRows<Find>{row_bytes(), std::move(find)});
@@ -140,17 +145,53 @@ public:
     virtual std::optional<std::int64_t> number(const std::string& name) const = 0;
     /// Nothing if there is no such array.
     virtual std::optional<std::vector<std::uint64_t>> shape(const std::string& name) const = 0;
+    /// The format that an array of keys or values is converted from to `own`; null if the source itself sees to its
+    /// format. A problem if it has another one that the source must not convert.
+    virtual Checked<const FormatCodec*> conversion(const std::string& /*name*/, const StoredFormat& /*own*/) const {
+        return nullptr;
+    }
     /// False if there is no array of that name with as many int32 elements, or it cannot be read.
     virtual bool read(const std::string& name, std::span<std::int32_t> to) = 0;
 };
 
+inline Checked<void> check_array(const StoredSource& source, const std::string& name,
+                                 const std::vector<std::uint64_t>& shape) {
+    const auto found = source.shape(name);
+    if (!found) return Problem{"it has no " + name + ", expected " + text_of(shape)};
+    if (*found != shape) return Problem{"its " + name + " is " + text_of(*found) + ", expected " + text_of(shape)};
+    return {};
+}
+
+/// The name of the scales of keys or values.
+inline std::string scales_name(const std::string& units) {
+    return units.substr(0, units.size() - 1) + "_scales";
+}
+
+/// The source has the same keys or values in the format `from`.
+inline Checked<void> check_converted(const StoredSource& source, const StoredArray& array, const FormatCodec& from) {
+    const std::uint64_t dim = array.dim();
+    if (!from.suits(dim))
+        return Problem{"its " + array.name + " has elements of type " + from.units().name + ", which has no heads of "
+                       + std::to_string(dim) + " values"};
+    auto suits = check_array(source, array.name, {array.shape[0], array.shape[1], from.units_of(dim)});
+    if (!suits || from.scales == nullptr) return suits;
+    return check_array(source, scales_name(array.name), {array.shape[0], array.shape[1], from.scales_of(dim)});
+}
+
 /// The source has all of these arrays.
 inline Checked<void> check_arrays(const StoredSource& source, std::span<const StoredArray> expected) {
-    for (const StoredArray& array : expected) {
-        const auto found = source.shape(array.name);
-        if (!found) return Problem{"it has no " + array.name + ", expected " + text_of(array.shape)};
-        if (*found != array.shape)
-            return Problem{"its " + array.name + " is " + text_of(*found) + ", expected " + text_of(array.shape)};
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        const StoredArray& array = expected[i];
+        const FormatCodec* from = nullptr;
+        if (array.codec != nullptr) {
+            const auto found = source.conversion(array.name, array.format);
+            if (!found) return found.error();
+            from = *found;
+        }
+        auto suits =
+            from == nullptr ? check_array(source, array.name, array.shape) : check_converted(source, array, *from);
+        if (!suits) return suits;
+        if (from != nullptr && array.codec->scales != nullptr) ++i; // its own scales are made
     }
     return {};
 }

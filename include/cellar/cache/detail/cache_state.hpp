@@ -24,9 +24,11 @@
 #include <cellar/cache/detail/layer_store.hpp>
 #include <cellar/cache/detail/list_memory.hpp>
 #include <cellar/cache/detail/mask_buffer.hpp>
+#include <cellar/cache/detail/offload_place.hpp>
 #include <cellar/cache/fwd.hpp>
 #include <cellar/cache/layer_memory.hpp>
 #include <cellar/cache/sizes.hpp>
+#include <cellar/element/format_codec.hpp>
 #include <cellar/memory/layer_name.hpp>
 
 #include <algorithm>
@@ -455,6 +457,11 @@ struct CacheState {
         return allocate_for(static_cast<std::int32_t>(room.capacity()), book.runs(s).last_cell_before(kept.from));
     }
 
+    /// Only rows on the host are converted.
+    OffloadPlace offload_place(OffloadTo to) const {
+        return {to, to == OffloadTo::host ? limits.offload_as : StoredAs{}};
+    }
+
     /// `unchecked`: of an operation with a snapshot.
     Resuming resuming(bool unchecked) const {
         return unchecked || holds_inputs ? Resuming::anywhere : Resuming::checked;
@@ -505,6 +512,8 @@ private:
             check_factors(layer);
             check_units<typename Layout::key_format>(layer, "key_dim", own.key_dim);
             check_units<typename Layout::value_format>(layer, "value_dim", own.value_dim);
+            check_tier(layer, "key_dim", own.key_dim, limits.offload_as.keys);
+            check_tier(layer, "value_dim", own.value_dim, limits.offload_as.values);
             const LayerMemory* const given = memory.empty() ? nullptr : &memory[static_cast<std::size_t>(layer)];
             stores.add(layer, backend, stores.cells(), own, given, layer);
         }
@@ -628,6 +637,13 @@ private:
                                "shape: layer ", layer, " has different factors of elements ", a, " and ", b,
                                " of keys, expected one for both, because they are rotated as a pair");
             }
+    }
+
+    static void check_tier(int layer, const char* name, int dim, const FormatCodec* format) {
+        if (format == nullptr) return;
+        CELLAR_EXPECTS(format->suits(static_cast<std::uint64_t>(dim)), "limits: layer ", layer, " has a ", name, " of ",
+                       dim, ", expected a multiple of ", format->values_together, ", at most ", format->max_dim,
+                       ", for CacheLimits::offload_as of ", format->units().name);
     }
 
     void check_shift(int layer) const {

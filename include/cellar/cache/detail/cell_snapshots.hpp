@@ -8,8 +8,8 @@
 #include <cellar/book/kept_cells.hpp>
 #include <cellar/book/kept_table.hpp>
 #include <cellar/cache/cell_snapshot.hpp>
-#include <cellar/cache/detail/offloaded_rows.hpp>
 #include <cellar/cache/detail/stored_cells.hpp>
+#include <cellar/cache/detail/tiered_rows.hpp>
 #include <cellar/memory/operations.hpp>
 #include <cellar/memory/snapshots.hpp>
 
@@ -21,7 +21,7 @@ namespace cellar::detail {
 
 template <class State>
 using SnapshotsOfCells = Snapshots<State, typename State::Book, CellSnapshot,
-                                   OffloadedRows<typename State::Store, typename State::Backend>, StoredCells<State>>;
+                                   TieredRows<typename State::Store, typename State::Backend>, StoredCells<State>>;
 
 /// The operations of a cache with snapshots. Those of consecutive tokens can be joined, and divided.
 template <class State>
@@ -142,7 +142,7 @@ private:
         Offloaded& own = offloaded(first);
         table().prepare_join(first, second.runs.runs());
         if (!second.is_offloaded())
-            merge.offload.emplace(*prepare(op::Offload<CellSnapshot>{*merge.child, own.place()}));
+            merge.offload.emplace(*prepare(op::Offload<CellSnapshot>{*merge.child, own.place().to}));
         Offloaded& others = merge.offload ? *merge.offload->data : offloaded(second);
         const std::int32_t below = KeptTable::tokens_below(first, second.from);
         merge.rows = make_offloaded(std::int64_t{below} + second.runs.tokens(), own.place());

@@ -3,7 +3,6 @@
 
 #include <cellar/backend/backend.hpp>
 #include <cellar/backend/offloaded_memory.hpp>
-#include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
 #include <cellar/base/offload_to.hpp>
@@ -208,35 +207,27 @@ class OffloadedPlanes;
 template <class Store, BackendPolicy Backend, auto... Members>
 class OffloadedPlanes<Store, Backend, PlaneList<Members...>> final : public OffloadedData {
 public:
-    /// Memory that a copy needs beside the rows.
+    /// Memory that copies need beside the rows. It must outlive them.
     using Transfer = std::tuple<typename OffloadedBlock<Store, Members, Backend>::Staging...>;
 
     /// Both at fixed addresses.
     OffloadedPlanes(Backend& backend, ReservedList<Store>& stores, std::int64_t tokens, OffloadTo to)
         : backend_{backend},
           stores_{stores},
-          place_{checked(to)},
           blocks_{OffloadedBlock<Store, Members, Backend>{backend, stores, tokens, to}...} {}
 
     std::int64_t bytes() const override { return (std::get<Block<Members>>(blocks_).bytes() + ...); }
     void finish_work() noexcept override { backend_.fence(); }
-    OffloadTo place() const { return place_; }
 
-    /// `room`: of as many cells as will be read or written.
-    Transfer prepare_read(const TrivialList<Cell>& room) const {
-        const auto tokens = static_cast<std::int64_t>(room.capacity());
+    /// For as many tokens as will be read or written at a time.
+    Transfer prepare(std::int64_t tokens) const {
         return {std::get<Block<Members>>(blocks_).allocate_staging(backend_, tokens)...};
     }
-    Transfer prepare_write(const TrivialList<Cell>& room) const {
-        if constexpr (ReservesPasses<Backend>)
-            backend_.reserve(static_cast<std::int64_t>(room.capacity()), 0); // the list of cells
-        return prepare_read(room);
-    }
 
-    void read(std::span<const Cell> cells, Transfer transfer) {
+    void read(std::span<const Cell> cells, Transfer& transfer) {
         for_each([&]<std::size_t I>(auto& block) { block.read(backend_, stores_, cells, std::get<I>(transfer)); });
     }
-    void write(std::span<const Cell> cells, Transfer transfer) {
+    void write(std::span<const Cell> cells, Transfer& transfer) {
         for_each([&]<std::size_t I>(auto& block) { block.write(backend_, stores_, cells, std::get<I>(transfer)); });
     }
 
@@ -258,12 +249,6 @@ private:
     template <auto RowsOf>
     using Block = OffloadedBlock<Store, RowsOf, Backend>;
 
-    static OffloadTo checked(OffloadTo to) {
-        CELLAR_EXPECTS(!HoldsNoData<Backend>, "offload: the cache has no keys and values, expected a backend with "
-                                              "memory");
-        return to;
-    }
-
     template <class F>
     void for_each(F f) {
         [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -274,7 +259,6 @@ private:
 
     Backend& backend_;
     ReservedList<Store>& stores_;
-    OffloadTo place_;
     std::tuple<Block<Members>...> blocks_;
 };
 template <class Store, BackendPolicy Backend>

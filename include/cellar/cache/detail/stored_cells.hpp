@@ -9,7 +9,10 @@
 #include <cellar/book/position_runs.hpp>
 #include <cellar/cache/detail/cell_stream.hpp>
 #include <cellar/cache/detail/layer_store.hpp>
+#include <cellar/cache/detail/offload_place.hpp>
 #include <cellar/cache/detail/offloaded_rows.hpp>
+#include <cellar/cache/detail/tiered_rows.hpp>
+#include <cellar/element/format_codec.hpp>
 #include <cellar/element/stored_format.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 
@@ -28,9 +31,8 @@ namespace cellar::detail {
 template <class State>
 class StoredCells {
     using Store = typename State::Store;
-    using Rows = OffloadedRows<Store, typename State::Backend>;
-    using KeyFormat = typename Store::Keys::Format;
-    using ValueFormat = typename Store::Values::Format;
+    using Rows = TieredRows<Store, typename State::Backend>;
+    using HotRows = OffloadedRows<Store, typename State::Backend>;
 
 public:
     explicit StoredCells(State& state) : state_{state}, kind_{state.holds_inputs ? stored_inputs : stored_cache} {}
@@ -88,8 +90,8 @@ public:
         if (is_cache() && !state_.book.can_restore(*kept, kept->to))
             return Problem{"its snapshot lacks positions that the window of this cache sees"};
         if (load.to == LoadTo::host) {
-            rows.reset(new Rows{state_.backend, state_.stores, static_cast<std::int64_t>(n), OffloadTo::host});
-            set_offloaded_rows(*rows, arrays, before);
+            rows.reset(new Rows{state_.backend, state_.stores, static_cast<std::int64_t>(n), OffloadPlace{}});
+            set_offloaded_rows(*rows->hot(), arrays, before);
         } else {
             set_cells(std::make_shared<RowPositions>(kept->runs, std::move(positions)), arrays, before);
         }
@@ -113,7 +115,7 @@ private:
         stored.arrays.push_back(std::move(list));
         const std::size_t before = stored.arrays.size();
         add_arrays(positions->size(), prefix, stored.arrays);
-        if (kept.is_offloaded()) return set_offloaded_rows(static_cast<Rows&>(*kept.data), stored.arrays, before);
+        if (kept.is_offloaded()) return set_tiered_rows(static_cast<Rows&>(*kept.data), stored.arrays, before);
         set_cells(positions, stored.arrays, before);
     }
 
@@ -127,17 +129,19 @@ private:
         for (std::size_t i = 0; i < state_.stores.size(); ++i) {
             const std::string layer = prefix + "layers." + std::to_string(state_.stores.owner(i));
             Store& store = state_.stores[i];
-            const auto add = [&](const auto& plane, StoredFormat format, const char* what) {
+            const auto add = [&](const auto& plane, std::string name, StoredFormat format) -> StoredArray& {
                 const auto heads = static_cast<std::uint64_t>(plane.mapping().heads());
                 const auto units = static_cast<std::uint64_t>(plane.mapping().dim());
-                arrays.push_back({layer + what, std::move(format), {tokens, heads, units}});
+                return arrays.emplace_back(StoredArray{std::move(name), std::move(format), {tokens, heads, units}});
             };
-            add(store.all_keys(), stored_units_of<KeyFormat>(), ".keys");
-            if constexpr (has_scale_plane<KeyFormat>)
-                add(store.key_scales(), stored_scales_of<KeyFormat>(), ".key_scales");
-            add(store.all_values(), stored_units_of<ValueFormat>(), ".values");
-            if constexpr (has_scale_plane<ValueFormat>)
-                add(store.value_scales(), stored_scales_of<ValueFormat>(), ".value_scales");
+            const auto add_both = [&]<class RowStore>(RowStore& rows, const std::string& name) {
+                using Format = typename RowStore::Format;
+                add(rows, name, stored_units_of<Format>()).codec = &codec_of<Format>;
+                if constexpr (has_scale_plane<Format>)
+                    add(rows.scales(), scales_name(name), stored_scales_of<Format>());
+            };
+            add_both(store.all_keys(), layer + ".keys");
+            add_both(store.all_values(), layer + ".values");
         }
     }
 
@@ -150,12 +154,19 @@ private:
                 arrays[first++].set_rows(new Stream{state_.backend, plane, positions});
             });
     }
-    void set_offloaded_rows(Rows& rows, std::vector<StoredArray>& arrays, std::size_t first) {
+    void set_tiered_rows(Rows& rows, std::vector<StoredArray>& arrays, std::size_t first) {
+        if (rows.hot() != nullptr) return set_offloaded_rows(*rows.hot(), arrays, first);
+        for (std::size_t tier = 0; first < arrays.size(); ++tier) {
+            StoredArray& units = arrays[first++];
+            rows.cold()->set_rows(tier, units, units.codec->scales == nullptr ? nullptr : &arrays[first++]);
+        }
+    }
+    void set_offloaded_rows(HotRows& rows, std::vector<StoredArray>& arrays, std::size_t first) {
         for (std::size_t i = 0; i < state_.stores.size(); ++i)
             set_offloaded_rows(rows, arrays, first, i, Store::planes());
     }
     template <auto... Members>
-    void set_offloaded_rows(Rows& rows, std::vector<StoredArray>& arrays, std::size_t& first, std::size_t i,
+    void set_offloaded_rows(HotRows& rows, std::vector<StoredArray>& arrays, std::size_t& first, std::size_t i,
                             PlaneList<Members...>) {
         const auto set = [&]<class Block>(Block& block, std::int64_t row) {
             const std::int64_t begin = block.begin_of(state_.stores, i);

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cellar/element/convert_stored.hpp>
+#include <cellar/element/format_codec.hpp>
 #include <cellar/element/stored_format.hpp>
+#include <cellar/files/detail/converted_heads.hpp>
 #include <cellar/files/detail/header_parser.hpp>
 #include <cellar/files/detail/saved_snapshot.hpp>
 #include <cellar/files/file_options.hpp>
@@ -18,6 +20,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -26,10 +29,6 @@
 #include <vector>
 
 namespace cellar::detail {
-
-inline FileError unsuitable(const std::filesystem::path& path, const std::string& problem) {
-    return {FileReason::unsuitable, path.string() + ": " + problem};
-}
 
 /// True if the last extent counts the bytes of a unit: see `tensor_of`.
 inline bool is_of_bytes(const FileReader& reader, const StoredTensor& tensor) {
@@ -42,13 +41,25 @@ inline StoredFormat units_of(const FileReader& reader, const StoredTensor& tenso
     return {std::string{to_string(tensor.dtype)}, bytes_of(tensor.dtype)};
 }
 
+inline Problem other_type(const std::string& name, const StoredFormat& found, const std::string& expected) {
+    const bool is_named = dtype_named(found.name).has_value() || found.name == "none";
+    return {"its " + name + " has elements of type " + (is_named ? found.name : in_quotes(found.name)) + ", expected "
+            + expected};
+}
+/// What is taken where a memory stores `own`.
+inline std::string types_for(const StoredFormat& own) {
+    return is_element(own) ? "F32, F16 or BF16" : own.name;
+}
+
 /// A file, for the memory that checks whether it takes the snapshot.
 class SavedSource final : public StoredSource {
 public:
-    explicit SavedSource(FileReader& reader) : reader_{reader} {}
+    /// Both outlive it.
+    SavedSource(FileReader& reader, const LoadOptions& options) : reader_{reader}, options_{options} {}
 
     /// Why the model or the notes are not those that the caller expects.
-    Checked<void> check(const LoadOptions& expected) const {
+    Checked<void> check() const {
+        const LoadOptions& expected = options_;
         const std::string* const model = reader_.metadata(model_key);
         const std::string found = model == nullptr ? "" : *model;
         if (!expected.model.empty() && found != expected.model)
@@ -83,6 +94,16 @@ public:
         return shape;
     }
 
+    Checked<const FormatCodec*> conversion(const std::string& name, const StoredFormat& own) const override {
+        const StoredTensor* const tensor = reader_.find(name);
+        if (tensor == nullptr) return nullptr;
+        const StoredFormat found = units_of(reader_, *tensor);
+        if (found == own || (is_element(found) && is_element(own))) return nullptr;
+        for (const FormatCodec& codec : options_.convert_from)
+            if (codec.units() == found) return &codec;
+        return other_type(name, found, types_for(own));
+    }
+
     bool read(const std::string& name, std::span<std::int32_t> to) override {
         const StoredTensor* const tensor = reader_.find(name);
         if (tensor == nullptr || tensor->dtype != Dtype::i32 || tensor->bytes != to.size_bytes()) return false;
@@ -94,6 +115,7 @@ public:
 
 private:
     FileReader& reader_;
+    const LoadOptions& options_;
     std::optional<FileError> failure_;
 };
 
@@ -131,33 +153,77 @@ struct ReaderAccess {
     }
 };
 
+/// Where the data of a file goes.
+class LoadTargets {
+public:
+    LoadTargets(const FileReader& reader, const SavedSource& source) : reader_{reader}, source_{source} {}
+
+    /// Adds the first of these arrays, which outlive it; if that is converted, with its scales. Returns how many.
+    Checked<std::size_t> add(std::span<const StoredArray> arrays) {
+        const StoredArray& array = arrays.front();
+        const StoredTensor* const tensor = reader_.find(array.name);
+        if (array.codec != nullptr) {
+            const auto codec = source_.conversion(array.name, array.format);
+            if (!codec) return codec.error();
+            if (*codec != nullptr) return add_heads(**codec, *tensor, arrays);
+        }
+        const StoredFormat from = tensor == nullptr ? StoredFormat{"none"} : units_of(reader_, *tensor);
+        if (from != array.format && conversion_of(from, array.format) == nullptr)
+            return other_type(array.name, from, types_for(array.format));
+        rows_.emplace(tensor, LoadTarget{from, array.format, array.on_host().data(), bytes_of(tensor->dtype)});
+        return std::size_t{1};
+    }
+
+    /// Where the bytes of a tensor from `offset` on are copied to; null if they are not.
+    std::byte* place(const StoredTensor& tensor, std::uint64_t offset) const {
+        const auto target = rows_.find(&tensor);
+        return target == rows_.end() || !target->second.is_copied() ? nullptr : target->second.place(offset);
+    }
+    void take(const FilePiece& piece) {
+        if (const auto target = rows_.find(piece.tensor); target != rows_.end())
+            target->second.take(piece.bytes, piece.offset);
+        if (const auto target = heads_.find(piece.tensor); target != heads_.end())
+            target->second->take(*piece.tensor, piece.bytes, piece.offset);
+    }
+
+private:
+    Checked<std::size_t> add_heads(const FormatCodec& from, const StoredTensor& units,
+                                   std::span<const StoredArray> arrays) {
+        const StoredTensor* const scales =
+            from.scales == nullptr ? nullptr : reader_.find(scales_name(arrays.front().name));
+        if (scales != nullptr && units_of(reader_, *scales) != from.scales())
+            return other_type(scales->name, units_of(reader_, *scales), from.scales().name);
+        const std::size_t count = arrays.front().codec->scales == nullptr ? 1 : 2;
+        const auto heads =
+            std::make_shared<LoadedHeads>(from, units, scales, arrays.front(), count == 1 ? nullptr : &arrays[1]);
+        heads_.emplace(&units, heads);
+        if (scales != nullptr) heads_.emplace(scales, heads);
+        return count;
+    }
+
+    const FileReader& reader_;
+    const SavedSource& source_;
+    std::map<const StoredTensor*, LoadTarget> rows_;
+    std::map<const StoredTensor*, std::shared_ptr<LoadedHeads>> heads_;
+};
+
 /// Reads all data once: fills the arrays, which were allocated just now, and checks the checksum. After an error they
 /// may be filled in part.
-inline FileResult<void> read_arrays(const std::filesystem::path& path, FileReader& reader,
+inline FileResult<void> read_arrays(const std::filesystem::path& path, FileReader& reader, const SavedSource& source,
                                     std::span<const StoredArray> arrays) {
-    std::map<const StoredTensor*, LoadTarget> targets;
-    for (const StoredArray& array : arrays) {
-        const StoredTensor* const tensor = reader.find(array.name);
-        const StoredFormat from = tensor == nullptr ? StoredFormat{"none"} : units_of(reader, *tensor);
-        const bool is_element = conversion_of(array.format, StoredFormat::f32()) != nullptr;
-        if (from != array.format && conversion_of(from, array.format) == nullptr)
-            return unsuitable(path,
-                              "its " + array.name + " has elements of type "
-                                  + (tensor == nullptr || dtype_named(from.name) ? from.name : in_quotes(from.name))
-                                  + ", expected " + (is_element ? "F32, F16 or BF16" : array.format.name));
-        targets.emplace(tensor, LoadTarget{from, array.format, array.on_host().data(), bytes_of(tensor->dtype)});
+    LoadTargets targets{reader, source};
+    for (std::size_t i = 0; i < arrays.size();) {
+        const auto added = targets.add(arrays.subspan(i));
+        if (!added) return unsuitable(path, added.error().text);
+        i += *added;
     }
-    const auto place = [&](const StoredTensor& tensor, std::uint64_t offset) -> std::byte* {
-        const auto target = targets.find(&tensor);
-        return target == targets.end() || !target->second.is_copied() ? nullptr : target->second.place(offset);
-    };
+    const auto place = [&](const StoredTensor& tensor, std::uint64_t offset) { return targets.place(tensor, offset); };
     reader.rewind();
     for (;;) {
         auto piece = ReaderAccess::next_into_new(reader, place);
         if (!piece) return std::move(piece).error();
         if (piece->tensor == nullptr) return {};
-        if (const auto target = targets.find(piece->tensor); target != targets.end())
-            target->second.take(piece->bytes, piece->offset);
+        targets.take(*piece);
     }
 }
 
@@ -166,13 +232,13 @@ template <class Prepare>
 FileResult<void> load_arrays(const std::filesystem::path& path, const LoadOptions& options, Prepare prepare) {
     auto reader = FileReader::open(path, options.read);
     if (!reader) return std::move(reader).error();
-    SavedSource source{*reader};
+    SavedSource source{*reader, options};
     std::vector<StoredArray> arrays;
-    Checked<void> suits = source.check(options);
+    Checked<void> suits = source.check();
     if (suits) suits = prepare(source, arrays);
     if (source.failure()) return *source.failure();
     if (!suits) return unsuitable(path, suits.error().text);
-    return read_arrays(path, *reader, arrays);
+    return read_arrays(path, *reader, source, arrays);
 }
 
 } // namespace cellar::detail

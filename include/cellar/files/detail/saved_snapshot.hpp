@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/result.hpp>
+#include <cellar/files/detail/converted_heads.hpp>
 #include <cellar/files/file_options.hpp>
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/file_writer.hpp>
@@ -35,6 +36,9 @@ inline std::pair<TensorPlan, bool> tensor_of(const StoredArray& array) {
     return {std::move(tensor), true};
 }
 
+inline FileError unsuitable(const std::filesystem::path& path, const std::string& problem) {
+    return {FileReason::unsuitable, path.string() + ": " + problem};
+}
 inline FileError refused(const std::filesystem::path& path, const Refusal& refusal) {
     return {FileReason::refused, path.string() + ": the memory refuses: " + to_string(refusal), refusal};
 }
@@ -90,6 +94,7 @@ inline std::string part_prefix(std::size_t k) {
 
 /// Writes snapshots, and the numbers of `whole`. `store(k, stored)` adds part k, or refuses. It is called twice for
 /// each part, because the file begins with all names; the first time, no row is read. One part at a time is in memory.
+/// Refuses a format that the heads do not suit before there is a file.
 template <class Store>
 FileResult<void> write_parts(const std::filesystem::path& path, std::size_t parts, const StoredSnapshot& whole,
                              Store store, const SaveOptions& options) {
@@ -98,6 +103,8 @@ FileResult<void> write_parts(const std::filesystem::path& path, std::size_t part
     for (std::size_t k = 0; k < parts; ++k) {
         StoredSnapshot stored;
         if (const Result<void> done = store(k, stored); !done) return refused(path, done.error());
+        if (auto done = convert_arrays(stored.arrays, options.store_as); !done)
+            return unsuitable(path, done.error().text);
         add_to(plan, stored);
     }
     auto writer = FileWriter::create(path, plan, options.write);
@@ -105,6 +112,7 @@ FileResult<void> write_parts(const std::filesystem::path& path, std::size_t part
     for (std::size_t k = 0; k < parts; ++k) {
         StoredSnapshot stored;
         if (const Result<void> done = store(k, stored); !done) return refused(path, done.error());
+        convert_arrays(stored.arrays, options.store_as).value();
         if (auto done = append_arrays(*writer, stored.arrays); !done) return done;
     }
     return writer->finish();

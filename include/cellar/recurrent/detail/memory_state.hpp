@@ -7,6 +7,7 @@
 #include <cellar/base/guards.hpp>
 #include <cellar/base/kept.hpp>
 #include <cellar/base/memory_bytes.hpp>
+#include <cellar/base/offload_to.hpp>
 #include <cellar/memory/layer_name.hpp>
 #include <cellar/recurrent/detail/state_book.hpp>
 #include <cellar/recurrent/detail/state_store.hpp>
@@ -70,6 +71,7 @@ struct RecurrentMemoryState {
     static constexpr Resuming resuming(bool) { return Resuming::checked; }
     template <class... Arguments>
     static constexpr void allocate_for(const Arguments&...) {}
+    static constexpr OffloadTo offload_place(OffloadTo to) { return to; }
 
     void expect_no_pass(const char* operation) const { detail::expect_no_pass(operation, pass_open); }
 

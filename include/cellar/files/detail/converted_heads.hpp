@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/element/format_codec.hpp>
+#include <cellar/files/little_endian.hpp>
+#include <cellar/files/tensor.hpp>
+#include <cellar/memory/converted_rows.hpp>
+#include <cellar/memory/stored_snapshot.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace cellar::detail {
+
+/// Keys or values of a layer that are loaded from another format: converted once all bytes of their planes are there.
+class LoadedHeads {
+public:
+    /// `target`: the units, and the scales or null. All outlive it.
+    LoadedHeads(const FormatCodec& from, const StoredTensor& units, const StoredTensor* scales,
+                const StoredArray& target, const StoredArray* target_scales)
+        : from_{from},
+          target_{target},
+          target_scales_{target_scales},
+          of_units_{&units},
+          left_{units.bytes + (scales == nullptr ? 0 : scales->bytes)} {}
+
+    /// The bytes of one of the tensors from `offset` on, little-endian.
+    void take(const StoredTensor& tensor, std::span<const std::byte> bytes, std::uint64_t offset) {
+        std::vector<std::byte>& plane = &tensor == of_units_ ? units_ : scales_;
+        plane.resize(static_cast<std::size_t>(tensor.bytes));
+        const std::span<std::byte> place{plane.data() + offset, bytes.size()};
+        std::memcpy(place.data(), bytes.data(), bytes.size());
+        swap_to_little_endian(place, bytes_of(tensor.dtype));
+        left_ -= bytes.size();
+        if (left_ == 0) convert();
+    }
+
+private:
+    void convert() {
+        std::byte* const scales = target_scales_ == nullptr ? nullptr : target_scales_->on_host().data();
+        convert_heads(from_, {units_.data(), scales_.data()}, *target_.codec, {target_.on_host().data(), scales},
+                      target_.shape[0] * target_.shape[1], target_.dim());
+        units_ = {};
+        scales_ = {};
+    }
+
+    const FormatCodec& from_;
+    const StoredArray& target_;
+    const StoredArray* target_scales_;
+    const StoredTensor* of_units_;
+    std::uint64_t left_; // bytes that are still to come
+    std::vector<std::byte> units_;
+    std::vector<std::byte> scales_;
+};
+
+/// Adds what `units`, and `scales` if they have any, are in the format `to`.
+inline void add_converted(StoredArray units, StoredArray scales, const FormatCodec& to,
+                          std::vector<StoredArray>& arrays) {
+    const std::uint64_t dim = units.dim();
+    StoredArray of_units{units.name, to.units(), {units.shape[0], units.shape[1], to.units_of(dim)}};
+    StoredArray of_scales{scales_name(units.name), {}, {units.shape[0], units.shape[1], to.scales_of(dim)}};
+    const auto heads = std::make_shared<HeadsToConvert>(HeadsToConvert{std::move(units), std::move(scales), &to});
+    of_units.set_rows(new ConvertedRows{heads, false});
+    arrays.push_back(std::move(of_units));
+    if (to.scales == nullptr) return;
+    of_scales.format = to.scales();
+    of_scales.set_rows(new ConvertedRows{heads, true});
+    arrays.push_back(std::move(of_scales));
+}
+
+/// Replaces keys and values that have another format than `as`. A problem, with nothing changed, if heads do not suit.
+inline Checked<void> convert_arrays(std::vector<StoredArray>& arrays, const StoredAs& as) {
+    if (as.keys == nullptr && as.values == nullptr) return {};
+    const auto format_for = [&](const StoredArray& array) -> const FormatCodec* {
+        if (array.codec == nullptr) return nullptr;
+        const FormatCodec* const to = array.name.ends_with(".keys") ? as.keys : as.values;
+        return to == nullptr || to->units() == array.format ? nullptr : to;
+    };
+    for (const StoredArray& array : arrays)
+        if (const FormatCodec* const to = format_for(array); to != nullptr && !to->suits(array.dim()))
+            return Problem{"its " + array.name + " have heads of " + std::to_string(array.dim())
+                           + " values, which the format " + to->units().name + " does not take"};
+    std::vector<StoredArray> converted;
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+        StoredArray& array = arrays[i];
+        const FormatCodec* const to = format_for(array);
+        if (to == nullptr) {
+            converted.push_back(std::move(array));
+        } else {
+            StoredArray scales;
+            if (array.codec->scales != nullptr) scales = std::move(arrays[++i]);
+            add_converted(std::move(array), std::move(scales), *to, converted);
+        }
+    }
+    arrays = std::move(converted);
+    return {};
+}
+
+} // namespace cellar::detail
