@@ -43,6 +43,17 @@ TEST_CASE("engine: wrong arguments, and files that are no models, end the progra
                   "/no/such/model: cannot be opened");
 }
 
+TEST_CASE("engine: a model with its weights as floats is one like any other") {
+    const Scratch folder;
+    const std::string path = folder.path("model.gguf");
+    const std::string wide = folder.path("wide.gguf");
+    write_gguf(path, random_model("llama"));
+    const Outcome o = run(engine + path + " widen -o " + wide);
+    CHECK_MESSAGE(o.code == 0, o.error);
+    check_refused(run(engine + wide + " -c 5000 complete --prompt a"), 1, "--ctx-size is 5000, expected 16 to 4096");
+    check_refused(run(engine + path + " widen -o /no/such/folder/f"), 1, "/no/such/folder/f: cannot be written");
+}
+
 TEST_CASE("engine: the real model chats, and a saved conversation goes on in a new process") {
     if (!std::filesystem::exists(real)) CELLAR_SKIP("there is no ", real, ", which scripts/engine gets");
     const Scratch folder;
@@ -116,11 +127,13 @@ TEST_CASE("engine: perplexity of the real model, with formats beside half") {
     const auto measure = [&](const std::string& flags) {
         return run(engine + real + " perplexity --window 32 -f " + folder.path("text") + " --windows " + flags);
     };
-    const Outcome o = measure("1 --formats 'float;q8_0,hadamard64.q4_0' --memories q8_0 --libllama q8_0");
+    const Outcome o = measure("1 --samples 2 --formats 'float;q8_0,hadamard64.q4_0;exact1.scaled0.5.queries0.5.q4_0' "
+                              "--memories q8_0 --libllama q8_0");
     CHECK_MESSAGE(o.code == 0, o.error);
-    CHECK_MESSAGE(o.error.find("5 of 5 runs") != std::string::npos, o.error);
+    CHECK_MESSAGE(o.error.find("6 of 6 runs") != std::string::npos, o.error);
     for (const char* row : {"| half, stored |", "| float | 32 | 0 | 0 |", "| q8_0,hadamard64.q4_0 | 6.5 | ",
-                            "| q8_0, stored |", "| q8_0, libllama |", "16 tokens were guessed"})
+                            "| exact1.scaled0.5.queries0.5.q4_0 | 4.88 | ", "| q8_0, stored |", "| q8_0, libllama |",
+                            "16 tokens were guessed"})
         CHECK_MESSAGE(o.out.find(row) != std::string::npos, o.out);
     check_refused(measure("1 --formats q9"), 1, "the format is 'q9', expected one of 'float', 'half', 'q8_0'");
     check_refused(measure("1 --formats hadamard128.q4_0"), 1,
