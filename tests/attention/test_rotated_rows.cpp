@@ -283,7 +283,7 @@ private:
                     score += keys[static_cast<std::size_t>(p)][static_cast<std::size_t>(kv_head * dims_.key_dim + d)]
                              * q[head * dims_.key_dim + d];
                 score /= std::sqrt(static_cast<double>(dims_.key_dim));
-                if (!slopes.empty()) score -= slopes[static_cast<std::size_t>(head)] * (position - p);
+                if (!slopes.empty()) score -= slopes[static_cast<std::size_t>(head)] * static_cast<float>(position - p);
                 weights.push_back(p < oldest && p >= window_.sinks() ? -1e9 : score);
             }
             const double largest = *std::max_element(weights.begin(), weights.end());
