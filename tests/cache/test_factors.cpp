@@ -81,17 +81,17 @@ struct Read {
     bool operator==(const Read&) const = default;
 };
 template <class Cache>
-Read read(Cache& cache, Sequence s, int layer) {
+Read read(Cache& cache, Sequence s, int index) {
     const auto pass = cache.reserve(1);
     std::vector<Cell> cells;
     cache.visit_cells(s, [&](Position, Cell cell, std::int32_t n) {
         for (std::int32_t i = 0; i < n; ++i) cells.push_back(cell + i);
     });
-    const LayerShape& shape = cache.shape().each_layer[static_cast<std::size_t>(layer)];
+    const LayerShape& shape = cache.shape().each_layer[static_cast<std::size_t>(index)];
     const auto n = std::ssize(cells);
     Read found{std::vector<float>(cells.size() * static_cast<std::size_t>(shape.kv_heads * shape.key_dim)),
                std::vector<float>(cells.size() * static_cast<std::size_t>(shape.kv_heads * shape.value_dim))};
-    pass.gather(layer, cells, contiguous_view(found.keys.data(), n, shape.kv_heads, shape.key_dim),
+    pass.gather(index, cells, contiguous_view(found.keys.data(), n, shape.kv_heads, shape.key_dim),
                 contiguous_view(found.values.data(), n, shape.kv_heads, shape.value_dim));
     return found;
 }
