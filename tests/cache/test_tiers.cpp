@@ -224,6 +224,44 @@ TEST_CASE("what comes back from a colder tier was decoded and encoded once, afte
     Trial<StandardV<Rotated<Hadamard<64>, q8_0>, Affine<4>>, Rotated<Hadamard<64>, q8_0>, half>{4}.run(400);
 }
 
+TEST_CASE("snapshots larger than what is converted at a time come back whole, also joined") {
+    constexpr std::int32_t tokens = 300; // 64 KiB each: 8 MiB are 127 of them
+    Cache<StandardV<float>> cache{
+        {.layers = 1, .kv_heads = 8, .head_dim = 1024},
+        {.sequences = 2, .cells = 2 * tokens, .batch = tokens, .offload_as = stored_as<half>}};
+    Row rows;
+    for (std::int32_t i = 0; i < tokens; ++i) rows.resize(rows.size() + 8 * 1024, static_cast<float>(i));
+    auto pass = cache.begin(Sequence{0}, tokens).value();
+    pass.put(0, rows, rows);
+    pass.commit();
+    const auto check = [&](const CellSnapshot& kept) {
+        REQUIRE(cache.restore(Sequence{1}, kept));
+        const auto reading = cache.reserve(1);
+        bool is_equal = true;
+        cache.visit_cells(Sequence{1}, [&](Position position, Cell cell, std::int32_t n) {
+            for (std::int32_t i = 0; i < n; ++i) {
+                const auto expected = static_cast<float>(position.value + i);
+                is_equal = is_equal && reading.keys(0)(cell + i, 7, 1023) == expected
+                           && reading.values(0)(cell + i, 0, 0) == expected;
+            }
+        });
+        CHECK(cache.tokens(Sequence{1}) == tokens);
+        CHECK(is_equal);
+    };
+    for (const OffloadTo to : {OffloadTo::host, OffloadTo::backend}) {
+        CellSnapshot kept = cache.snapshot(Sequence{0}).value();
+        CellSnapshot tail = cache.split(kept, Position{10}).value();
+        cache.offload(kept, to);
+        cache.offload(tail, to == OffloadTo::host ? OffloadTo::backend : OffloadTo::host);
+        REQUIRE(cache.merge(kept, std::move(tail))); // 290 rows are converted
+        check(kept);
+    }
+    CellSnapshot kept = cache.snapshot(Sequence{0}).value();
+    cache.offload(kept);
+    CHECK(kept.bytes() == std::int64_t{tokens} * 2 * 8 * 1024 * 2);
+    check(kept);
+}
+
 TEST_CASE("a colder tier whose format the heads do not suit is a violation") {
     const auto make = [](StoredAs as) {
         return violation_of([&] {
