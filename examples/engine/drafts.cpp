@@ -230,6 +230,13 @@ int Drafts::attach(int text, std::span<const int> tokens) {
     return length;
 }
 
+cellar::Result<void> Drafts::enter(const cellar::serve::Admission& admission) {
+    auto entered = memory().enter(admission);
+    if (!entered) return entered;
+    const int text = admission.sequence.value;
+    of(text).tokens.assign(admission.known.begin(), admission.known.begin() + memory().length(text));
+    return entered;
+}
 void Drafts::keep(int text, std::span<const int> tokens) {
     take_back(text);
     memory().keep(text, tokens);

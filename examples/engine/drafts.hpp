@@ -78,6 +78,7 @@ public:
     cellar::Result<void> remove(int text, int begin, int end) override;
     int match(std::span<const int> tokens) const override { return memory().match(tokens); }
     int attach(int text, std::span<const int> tokens) override;
+    cellar::Result<void> enter(const cellar::serve::Admission& admission) override;
     void keep(int text, std::span<const int> tokens) override;
     void save(const std::string& path, int text, const cellar::SaveOptions& options) override;
     void load(const std::string& path, int text, const cellar::LoadOptions& options) override;
