@@ -63,15 +63,15 @@ private:
 inline void add_converted(StoredArray units, StoredArray scales, const FormatCodec& to,
                           std::vector<StoredArray>& arrays) {
     const std::uint64_t dim = units.dim();
-    StoredArray of_units{units.name, to.units(), {units.shape[0], units.shape[1], to.units_of(dim)}};
-    StoredArray of_scales{scales_name(units.name), {}, {units.shape[0], units.shape[1], to.scales_of(dim)}};
     const auto heads = std::make_shared<HeadsToConvert>(HeadsToConvert{std::move(units), std::move(scales), &to});
-    of_units.set_rows(new ConvertedRows{heads, false});
-    arrays.push_back(std::move(of_units));
-    if (to.scales == nullptr) return;
-    of_scales.format = to.scales();
-    of_scales.set_rows(new ConvertedRows{heads, true});
-    arrays.push_back(std::move(of_scales));
+    const auto add = [&](std::string name, StoredFormat format, std::uint64_t of_head, bool is_scales) {
+        const std::vector<std::uint64_t>& shape = heads->units.shape;
+        StoredArray array{std::move(name), std::move(format), {shape[0], shape[1], of_head}};
+        array.set_rows(new ConvertedRows{heads, is_scales});
+        arrays.push_back(std::move(array));
+    };
+    add(heads->units.name, to.units(), to.units_of(dim), false);
+    if (to.scales != nullptr) add(scales_name(heads->units.name), to.scales(), to.scales_of(dim), true);
 }
 
 /// Replaces keys and values that have another format than `as`. A problem, with nothing changed, if heads do not suit.
