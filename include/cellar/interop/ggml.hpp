@@ -308,8 +308,9 @@ private:
 /// [cells, heads, dim] (`StandardV`), in memory of the host.
 class Tensors {
 public:
-    /// Violations: a cache that may grow (`CacheLimits::initial_cells`), because its memory moves then; memory of a
-    /// program's own that is not aligned to 32 bytes. Throws `std::bad_alloc`.
+    /// Violations: a cache that may grow (`CacheLimits::initial_cells`), because its memory moves then; one with
+    /// `CacheShape::factors`, because ggml's kernels do not multiply by them; memory of a program's own that is not
+    /// aligned to 32 bytes. Throws `std::bad_alloc`.
     template <class Cache>
     explicit Tensors(Cache& cache, const std::source_location& where = std::source_location::current())
         : shape_{cache.shape()}, context_{ggml_init({context_bytes(shape_), nullptr, true})} {
@@ -331,6 +332,8 @@ public:
         if (context_ == nullptr) throw std::bad_alloc{};
         CELLAR_EXPECTS(cache.statistics().allocated == cache.cells(), "Tensors: ", cache.statistics().allocated, " of ",
                        cache.cells(), " cells have memory, expected all: no initial_cells");
+        CELLAR_EXPECTS(shape_.factors.empty(),
+                       "Tensors: the cache has factors of channels, expected none: ggml does not multiply by them");
         for (int layer = 0; layer < shape_.layers; ++layer) {
             if (shape_[layer].shares_layer >= 0) continue;
             const auto rows = cache.rows(layer);
