@@ -144,7 +144,7 @@ TEST_CASE("engine: with float weights, every logit of every architecture is near
     }
 }
 
-TEST_CASE("engine: attend gives the same bits with any number of threads, and in pieces as at once") {
+TEST_CASE("engine: attend gives the same bits with any number of threads") {
     engine::print_errors_only();
     const Text text = text_of(50, 1);
     const std::string path = written(random_model("llama"));

@@ -90,7 +90,8 @@ TEST_CASE("engine: files that contradict themselves, or are of unknown models, a
     }
 }
 
-TEST_CASE("engine: an altered byte of a file's description is refused, or makes no difference to reading it") {
+TEST_CASE("engine: an altered byte of a file's description is refused with a sentence that names the file, or the file "
+          "is read") {
     llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
     const Scratch folder;
     const std::string path = folder.path("model.gguf");
