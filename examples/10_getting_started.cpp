@@ -13,7 +13,7 @@ using cellar::Position;
 using cellar::Sequence;
 
 constexpr int n_layers = 4, n_heads = 8, n_kv_heads = 2, head_dim = 64; // as config.json has them
-using Memory = cellar::Cache<cellar::Blocked<cellar::bf16>>;            // the default that we recommend
+using Memory = cellar::Cache<cellar::Blocked<cellar::bf16>>;            // what we recommend
 
 // Runs the next tokens of a sequence. Your model computes q, k and v, and goes on with out.
 void run(Memory& memory, Sequence s, int tokens) {
