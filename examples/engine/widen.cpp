@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <fstream>
 #include <ggml-cpp.h>
 #include <ggml.h>
 #include <gguf.h>
@@ -14,6 +15,7 @@ namespace engine {
 
 void widen(const std::string& from, const std::string& to) {
     const GgufFile file{from};
+    if (!std::ofstream{to, std::ios::app}) throw FileError{to, "cannot be written"}; // before all of the work
     const std::int64_t count = gguf_get_n_tensors(file.metadata());
     const auto tensor = [&](std::int64_t i) { return file.tensor(gguf_get_tensor_name(file.metadata(), i)); };
     std::size_t bytes = 0;

@@ -121,9 +121,12 @@ TEST_CASE("engine: with drafts of the real model, it writes what it writes witho
 TEST_CASE("engine: perplexity of the real model, with formats beside half") {
     if (!std::filesystem::exists(real)) CELLAR_SKIP("there is no ", real, ", which scripts/engine gets");
     const Scratch folder;
-    std::ofstream{folder.path("text")} << "The quick brown fox jumps over the lazy dog, and then it runs away. "
-                                          "Nobody knows where it went, but the dog did not care, and slept on. "
-                                          "In the morning, the fox came back and told a long story about a hen.";
+    std::ofstream text{folder.path("text")};
+    for (int i = 0; i < 3; ++i)
+        text << "The quick brown fox jumps over the lazy dog, and then it runs away. "
+                "Nobody knows where it went, but the dog did not care, and slept on. "
+                "In the morning, the fox came back and told a long story about a hen. ";
+    text.close();
     const auto measure = [&](const std::string& flags) {
         return run(engine + real + " perplexity --window 32 -f " + folder.path("text") + " --windows " + flags);
     };
