@@ -96,9 +96,7 @@ TEST_CASE("many sequences with a shared prompt") {
     // [/step]
 
     // [next]
-    CHECK(cache.can_resume(Sequence{3}, Position{prompt_length}));
-    CHECK(cache.remove(Sequence{3}, Position{prompt_length},
-                       cellar::to_end)); // the next user gets sequence 3 and keeps the prompt
+    CHECK(cache.rewind(Sequence{3}, Position{prompt_length})); // the next user gets sequence 3 and keeps the prompt
     // [/next]
     CHECK(cache.tokens(Sequence{3}) == prompt_length);
     CHECK(cache.tokens(Sequence{0}) == prompt_length + 3);
