@@ -260,6 +260,10 @@ TEST_CASE("a full cache keeps what is scheduled anyway, and the position must li
     cache.unschedule(Sequence{0}, Position{7});
     const Refusal behind{.reason = Reason::already_passed, .sequence = Sequence{0}};
     CHECK(cache.schedule(Sequence{0}, Position{5}).error() == behind);
+    CHECK(
+        to_string(cache.schedule(Sequence{0}, Position{3}).error())
+        == "already passed: the sequence has come to that position already; sequence 0; asked for position 3, next is "
+           "5");
     Sliding window = sliding();
     feed(window, counted(0, 0, 5));
     CHECK(window.schedule(Sequence{0}, Position{5}).error() == behind);

@@ -90,8 +90,11 @@ TEST_CASE("if there is no memory for a schedule, no member has it") {
 TEST_CASE("schedules of a hybrid: the position lies ahead, and no pass is open") {
     toy::Memory m = memory(4);
     REQUIRE(feed(m, text(0, 0, 5)));
-    CHECK(m.schedule(Sequence{0}, Position{5}).error()
-          == Refusal{.reason = Reason::already_passed, .member = 0, .sequence = Sequence{0}});
+    const Refusal passed = m.schedule(Sequence{0}, Position{4}).error();
+    CHECK(passed == Refusal{.reason = Reason::already_passed, .member = 0, .sequence = Sequence{0}});
+    CHECK(passed.needed == 4);
+    CHECK(passed.available == 5);
+    CHECK(m.schedule(Sequence{0}, Position{5}).error() == passed);
     auto pass = m.begin(BatchBuilder{Sequence{0}, Position{5}}).value();
     CHECK(violation_of([&] { (void)m.schedule(Sequence{0}, Position{9}); })
           == "schedule: a pass is open, expected it to be committed or dropped first");

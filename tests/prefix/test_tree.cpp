@@ -228,6 +228,9 @@ TEST_CASE("tokens that share a position are not inserted") {
     const Refusal shared{.reason = Reason::shared_position, .sequence = Sequence{0}};
     CHECK(tree.insert(Sequence{0}, numbers(0, 8)).error() == shared);
     CHECK(tree.insert(Sequence{0}, numbers(0, 4)).error() == shared);
+    CHECK(to_string(tree.insert(Sequence{0}, numbers(0, 8)).error())
+          == "shared position: tokens of the sequence share a position, as those of an image do; sequence 0; asked for "
+             "end 8, shared is position 3");
     CHECK(tree.statistics().nodes == 0);
     CHECK(tree.insert(Sequence{0}, numbers(0, 3))); // the tokens before them
     CHECK(tree.attach(Sequence{1}, numbers(0, 8)).value().length == 3);
@@ -245,6 +248,9 @@ TEST_CASE("a sequence whose gap was closed is not inserted until it goes back to
     const Refusal altered{.reason = Reason::altered, .sequence = Sequence{0}};
     CHECK(tree.insert(Sequence{0}, rest).error() == altered);
     CHECK(tree.insert(Sequence{0}, first(13, rest)).error() == altered);
+    CHECK(to_string(tree.insert(Sequence{0}, rest).error())
+          == "altered: some keys of the sequence are not those that its tokens alone would give; sequence 0; asked for "
+             "end 22, altered from position 12");
     CHECK(tree.statistics().nodes == 0);
     CHECK(tree.match(rest).length == 0);
     REQUIRE(memory.copy_prefix(Sequence{0}, Sequence{1}, to_end));

@@ -157,7 +157,10 @@ TEST_CASE("pass: refusals name the reason and change nothing") {
     CHECK(refused(text(1, 0, 2) + text(0, 0, 2)) == Reason::not_next);
     CHECK(refused({{0, 3, 1}, {0, 5, 1}}) == Reason::not_next);
     CHECK(refused({{1, 0, 1}, {1, 1, 1}, {1, 0, 1}}) == Reason::not_next);
-    CHECK(refused(text(0, 3, 2) + text(1, 0, 1)) == Reason::unequal_batch);
+    const auto unequal = refused(text(0, 3, 2) + text(1, 0, 3));
+    CHECK(unequal == Reason::unequal_batch);
+    CHECK(to_string(unequal)
+          == "unequal batch: the sequences have different numbers of tokens; one has 3, another has 2");
     CHECK(memory.statistics() == before);
     CHECK(kept(memory, 0) == std::vector<int>{2, 3});
     CHECK(holds(memory, 0, 3, words(3)));

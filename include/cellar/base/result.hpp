@@ -94,9 +94,11 @@ struct Refusal {
     Sequence sequence{-1}; ///< the sequence that it is about, if it is about one; -1 if not
     Position expected{-1}; ///< for `not_next`: the position that its next token must have
     /// What the operation needs, and what there is for it: cells for `full`, tokens for `batch_too_long`, snapshots for
-    /// `too_many_snapshots`. Positions for `not_next`, `cannot_resume` and `cannot_rewind`: the one that was given or
-    /// asked for, and the one that is right, or the last one up to it where the sequence can go on. -1 if the reason is
-    /// not a matter of numbers, or one is not known.
+    /// `too_many_snapshots`, the most and the fewest tokens of a sequence for `unequal_batch`. Positions for the
+    /// following: the one that was given or asked for, and, for `not_next`, the one that is right; for `cannot_resume`
+    /// and `cannot_rewind`, the last one up to it where the sequence can go on; for `already_passed`, `next(s)`; for
+    /// `altered` and `shared_position`, the first one below it that is altered or shared. -1 if the reason is not a
+    /// matter of numbers, or one is not known.
     std::int64_t needed = -1;
     std::int64_t available = -1;
 
@@ -108,6 +110,35 @@ struct Refusal {
     friend constexpr bool operator==(const Refusal& refusal, Reason r) { return refusal.reason == r; }
 };
 
+namespace detail {
+
+/// What a refusal's line says before `needed` and before `available`.
+struct NumberWords {
+    const char* needed;
+    const char* available;
+};
+constexpr NumberWords number_words(Reason reason) {
+    switch (reason) {
+    case Reason::not_next:
+        return {", not ", nullptr}; // the position that is right comes before
+    case Reason::cannot_resume:
+    case Reason::cannot_rewind:
+        return {"; asked for position ", ", possible is "};
+    case Reason::already_passed:
+        return {"; asked for position ", ", next is "};
+    case Reason::altered:
+        return {"; asked for end ", ", altered from position "};
+    case Reason::shared_position:
+        return {"; asked for end ", ", shared is position "};
+    case Reason::unequal_batch:
+        return {"; one has ", ", another has "};
+    default:
+        return {"; needs ", ", has "};
+    }
+}
+
+} // namespace detail
+
 /// One line for a person.
 [[gnu::cold, gnu::noinline]] inline std::string to_string(const Refusal& refusal) {
     using Part = detail::MessagePart;
@@ -115,18 +146,15 @@ struct Refusal {
     const bool of_member = refusal.member >= 0;
     const bool of_sequence = refusal.sequence.value >= 0;
     const bool of_position = refusal.expected.value >= 0;
+    const detail::NumberWords words = detail::number_words(refusal.reason);
     const bool of_numbers = refusal.needed >= 0;
-    const bool is_next = of_numbers && refusal == Reason::not_next;
-    const bool is_back = of_numbers && (refusal == Reason::cannot_resume || refusal == Reason::cannot_rewind);
-    const bool is_known = is_back && refusal.available >= 0;
-    const bool is_room = of_numbers && !is_next && !is_back;
-    return detail::composed(
-        {part_if(of_member, "member "), part_if(of_member, refusal.member), part_if(of_member, ": "),
-         to_string(refusal.reason), part_if(of_sequence, "; sequence "), part_if(of_sequence, refusal.sequence),
-         part_if(of_position, " expects position "), part_if(of_position, refusal.expected), part_if(is_next, ", not "),
-         part_if(is_next, refusal.needed), part_if(is_back, "; asked for position "), part_if(is_back, refusal.needed),
-         part_if(is_known, ", possible is "), part_if(is_known, refusal.available), part_if(is_room, "; needs "),
-         part_if(is_room, refusal.needed), part_if(is_room, ", has "), part_if(is_room, refusal.available)});
+    const bool of_both = of_numbers && refusal.available >= 0 && words.available != nullptr;
+    return detail::composed({part_if(of_member, "member "), part_if(of_member, refusal.member),
+                             part_if(of_member, ": "), to_string(refusal.reason), part_if(of_sequence, "; sequence "),
+                             part_if(of_sequence, refusal.sequence), part_if(of_position, " expects position "),
+                             part_if(of_position, refusal.expected), part_if(of_numbers, words.needed),
+                             part_if(of_numbers, refusal.needed), part_if(of_both, words.available),
+                             part_if(of_both, refusal.available)});
 }
 
 namespace detail {

@@ -165,7 +165,11 @@ public:
         const Position next = book_.next(schedule.sequence);
         CELLAR_EXPECTS(schedule.position.value >= 0 && schedule.position < to_end, "schedule: position ",
                        schedule.position, ", expected 0 or more, and less than to_end");
-        if (schedule.position <= next) return Refusal{.reason = Reason::already_passed, .sequence = schedule.sequence};
+        if (schedule.position <= next)
+            return Refusal{.reason = Reason::already_passed,
+                           .sequence = schedule.sequence,
+                           .needed = schedule.position.value,
+                           .available = next.value};
         const Result<bool> can = book_.prepare_schedule(schedule.sequence);
         if (!can) return can.error();
         return {schedule, *can};

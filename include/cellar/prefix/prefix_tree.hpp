@@ -92,9 +92,13 @@ public:
         CELLAR_EXPECTS(tokens.size() <= static_cast<std::size_t>(next.value), "insert: ", tokens.size(),
                        " tokens, expected at most the ", next, " of sequence ", s);
         const Position end{static_cast<std::int32_t>(tokens.size())};
-        if (detail::first_shared_position(own.memory(), s, end) != end)
-            return Refusal{.reason = Reason::shared_position, .sequence = s};
-        if (detail::altered_from(own.memory(), s) < end) return Refusal{.reason = Reason::altered, .sequence = s};
+        const auto refused_at = [&](Reason reason, Position p) {
+            return Refusal{.reason = reason, .sequence = s, .needed = end.value, .available = p.value};
+        };
+        const Position shared = detail::first_shared_position(own.memory(), s, end);
+        if (shared < end) return refused_at(Reason::shared_position, shared);
+        const Position altered = detail::altered_from(own.memory(), s);
+        if (altered < end) return refused_at(Reason::altered, altered);
         return tokens.empty() ? Result<void>{} : own.insert(s, tokens, salt);
     }
 

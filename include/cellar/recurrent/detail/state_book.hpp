@@ -83,7 +83,8 @@ public:
         kept_points_.clear();
         const auto next = [&](Sequence s) { return table_.states(s).next(); };
         if (const Result<void> grouped = batch_sequences_.group(batch, next); !grouped) return grouped.error();
-        if (limits().unequal == Unequal::refuse && !is_equal()) return Reason::unequal_batch;
+        if (limits().unequal == Unequal::refuse)
+            if (const Result<void> equal = check_equal(); !equal) return equal.error();
         choose_checkpoints();
         bool allocated = false;
         for (BatchSequence& s : batch_sequences_.all()) {
@@ -133,9 +134,12 @@ public:
     }
 
 private:
-    bool is_equal() const {
+    Result<void> check_equal() const {
         const auto& all = batch_sequences_.all();
-        return std::all_of(all.begin(), all.end(), [&](const BatchSequence& s) { return s.tokens == all[0].tokens; });
+        const auto by_tokens = [](const BatchSequence& a, const BatchSequence& b) { return a.tokens < b.tokens; };
+        const auto [fewest, most] = std::minmax_element(all.begin(), all.end(), by_tokens);
+        if (all.empty() || fewest->tokens == most->tokens) return {};
+        return Refusal{.reason = Reason::unequal_batch, .needed = most->tokens, .available = fewest->tokens};
     }
 
     /// Chooses as many of the wanted checkpoints as there is room for: in turn, each sequence's newest one not chosen
