@@ -60,13 +60,15 @@ Counts answer(Memory& memory, serve::Admit admit, std::vector<serve::Request> re
     Counts counts;
     // [submit]
     for (serve::Request& request : requests)
-        if (!scheduler.submit(std::move(request))) ++counts.refused; // longer than the context: tell the user
+        if (!scheduler.submit(std::move(request))) ++counts.refused; // too long, and as it was: tell the user
     // [/submit]
     // [loop]
     while (!scheduler.empty()) {
-        auto pass = scheduler.begin(); // admits, plans, opens; gives up prefixes and puts requests back if it must
-        if (!pass) {                   // the oldest request finds no room, though it is alone
-            scheduler.finish(*scheduler.oldest());
+        auto pass = scheduler.begin(); // admits, plans, opens; evicts prefixes and preempts requests if it must
+        if (!pass) {
+            std::printf("%s\n", to_string(pass.error()).c_str());
+            if (pass.error() != cellar::Reason::full) break; // a mistake of the program
+            scheduler.finish(*scheduler.oldest());           // it finds no room, though it is alone
             ++counts.refused;
             continue;
         }
@@ -124,7 +126,9 @@ int main() {
     const auto limits = models::largest_limits(models::llama31_8b, wanted, budget).value();
     std::printf("Llama 3.1 8B in 24 GiB: %d cells, %d for each of 200 users\n", limits.attention.cells,
                 limits.attention.cells / 200);
+    const auto make_memory = [&] { return models::Llama31_8B::make(limits); }; // the memory of all layers
     // [/budget]
+    static_cast<void>(make_memory); // compiled only
     compare(serve::Admit::with_promise, "promise:");
     compare(serve::Admit::when_it_fits, "fits:");
 }

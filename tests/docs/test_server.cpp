@@ -22,7 +22,7 @@ namespace serve = cellar::serve;
 namespace {
 
 // [victims]
-/// Puts the request back that frees the most cells.
+/// Preempts the request that frees the most cells.
 struct MostCells {
     std::size_t operator()(std::span<const serve::Candidate> candidates, const cellar::Refusal&) const {
         const auto frees_less = [&](const serve::Candidate& a, const serve::Candidate& b) {

@@ -232,16 +232,53 @@ TEST_CASE("the oldest request is refused if it finds no room alone, and others g
     }
 }
 
-TEST_CASE("what is submitted is refused if there is nothing to compute, or too much") {
+TEST_CASE("a request that is too long is refused, one without tokens is a violation, and it is as it was") {
     toy::Full memory = full(20);
     Scheduler scheduler{PlainMemory{memory}, {.sequences = 2, .batch = 8, .context = 10}};
-    CHECK(scheduler.submit({}).error() == Refusal{.reason = Reason::not_next, .expected = Position{0}});
-    const Refusal refused = scheduler.submit({.tokens = numbers(0, 11)}).error();
-    CHECK(refused == Reason::full);
-    CHECK(refused.needed == 11);
-    CHECK(refused.available == 10);
-    CHECK(scheduler.empty());
-    CHECK(scheduler.submit({.tokens = numbers(0, 10)}).value() == RequestId{0});
+    Request request{.tokens = numbers(0, 11), .answer = 3, .keep = {5, 2}, .salt = 4};
+    const auto submit = [&] { return scheduler.submit(std::move(request)); };
+    const auto check_request = [&](int length) {
+        CHECK(request.tokens == numbers(0, length));
+        CHECK(request.answer == 3);
+        CHECK(request.keep == List{5, 2});
+        CHECK(request.salt == 4);
+        CHECK(scheduler.empty());
+    };
+    const Refusal refused = submit().error();
+    CHECK(to_string(refused) == "request too long: it has more tokens than the scheduler's context; needs 11, has 10");
+    CHECK(refused == Reason::request_too_long);
+    check_request(11);
+    request.tokens.clear();
+    CHECK(violation_of([&] { static_cast<void>(submit().has_value()); })
+          == "submit: a request of 0 tokens, expected at least 1");
+    check_request(0);
+    request.tokens = numbers(0, 10);
+    CHECK(failures_of([&] { static_cast<void>(submit().value()); }, [&] { check_request(10); }) > 0);
+    CHECK(list(scheduler.tokens(RequestId{0})) == numbers(0, 10));
+}
+
+TEST_CASE("limits beyond those of the memory are violations, and a batch that is not given is the memory's") {
+    toy::Full memory = full(20); // 4 sequences, batches of 8
+    PrefixTree tree{memory};
+    const auto check = [](auto requests, int sequences, int batch) {
+        const auto scheduler_of = [&](const SchedulerLimits& limits) { Scheduler{requests, limits}; };
+        CHECK(violation_of([&] { scheduler_of({.sequences = sequences + 1}); })
+              == "limits: " + std::to_string(sequences + 1) + " sequences, expected at most the "
+                     + std::to_string(sequences) + " of the memory");
+        CHECK(violation_of([&] { scheduler_of({.batch = batch + 1}); })
+              == "limits: a batch of " + std::to_string(batch + 1) + ", expected at most the " + std::to_string(batch)
+                     + " tokens of the memory's");
+        CHECK(violation_of([&] { scheduler_of({.sequences = sequences, .batch = batch}); }) == "none");
+        Scheduler scheduler{requests, {}};
+        REQUIRE(scheduler.submit({.tokens = numbers(0, batch + 1)}));
+        CHECK(scheduler.begin().value().tokens() == batch);
+    };
+    check(PlainMemory{memory}, 4, 8);
+    check(TreeMemory{tree}, 4, 8);
+    toy::Full small{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = 4, .cells = 20, .batch = 5}};
+    using Both = Hybrid<Repeat<Times<2, toy::Full>, toy::Recurrent>, toy::Full, toy::Recurrent>;
+    Both both{3, std::move(small), recurrent(3)}; // takes what both members take
+    check(PlainMemory{both}, 4, 5);
 }
 
 TEST_CASE("an answer ends with the context, and a prompt without one is computed") {
@@ -378,7 +415,7 @@ TEST_CASE("mistakes of the program are violations, and change nothing") {
     compute(scheduler, memory, *scheduler.begin());
     CHECK(scheduler.append(id, 1));
     CHECK(violation_of([&] { scheduler.append(id, 1); }).starts_with("append: the request has 10 tokens, of which 9"));
-    CHECK(violation_of([&] { Scheduler{PlainMemory{memory}, {.batch = 0}}; }).starts_with("limits: 1 sequences, a "));
+    CHECK(violation_of([&] { Scheduler{PlainMemory{memory}, {.batch = -1}}; }).starts_with("limits: 1 sequences, a "));
 }
 
 TEST_CASE("without memory, a call throws, and everything goes on afterwards") {
@@ -387,8 +424,8 @@ TEST_CASE("without memory, a call throws, and everything goes on afterwards") {
         Answers answers;
         int failures = 0;
         for (int i = 0; i < 4; ++i) {
-            const Request request{.tokens = numbers(0, 6) + numbers(10 * i, 5), .answer = 9, .keep = {6}};
-            failures += failures_of([&] { static_cast<void>(scheduler.submit(request).value()); },
+            Request request{.tokens = numbers(0, 6) + numbers(10 * i, 5), .answer = 9, .keep = {6}};
+            failures += failures_of([&] { static_cast<void>(scheduler.submit(std::move(request)).value()); },
                                     [&] { CHECK(scheduler.waiting() == i); });
         }
         while (!scheduler.empty()) {
@@ -399,7 +436,7 @@ TEST_CASE("without memory, a call throws, and everything goes on afterwards") {
             pass.reset();
             draw(scheduler, memory, answers);
         }
-        CHECK(failures > 12);
+        CHECK(failures > 4); // each request takes memory, and so do steps
         for (int i = 0; i < 4; ++i)
             CHECK(answers.texts.at(RequestId{i}) == answered(numbers(0, 6) + numbers(10 * i, 5), 9));
         CHECK(scheduler.preemptions() > 0);

@@ -25,6 +25,7 @@ namespace cellar {
 enum class Reason {
     full,               ///< fewer cells are free than the operation needs
     batch_too_long,     ///< the batch has more tokens than the limits allow
+    request_too_long,   ///< the request has more tokens than the scheduler's context
     cannot_shift,       ///< later tokens would have to change position, and the shift policy is `DisabledShift`
     not_next,           ///< a token does not follow its sequence's last one
     unequal_batch,      ///< the sequences have different numbers of tokens, and `Unequal::refuse` was asked for
@@ -45,44 +46,31 @@ enum class Reason {
 
 /// One line for a person.
 constexpr const char* to_string(Reason reason) {
-    switch (reason) {
-    case Reason::full:
-        return "full: fewer cells are free than the operation needs";
-    case Reason::batch_too_long:
-        return "batch too long: it has more tokens than the limits allow";
-    case Reason::cannot_shift:
-        return "cannot shift: later tokens would have to change position, and the shift policy is DisabledShift";
-    case Reason::not_next:
-        return "not next: a token does not follow its sequence's last one";
-    case Reason::unequal_batch:
-        return "unequal batch: the sequences have different numbers of tokens";
-    case Reason::cannot_resume:
-        return "cannot resume: the next token would see positions that are not kept";
-    case Reason::cannot_rewind:
-        return "cannot rewind: no recurrent state is kept at that position";
-    case Reason::cannot_cut:
-        return "cannot cut: a recurrent state cannot lose its first tokens or tokens from its middle";
-    case Reason::cannot_branch:
-        return "cannot branch: a recurrent state follows one branch of a tree of drafts";
-    case Reason::cannot_split:
-        return "cannot split: a snapshot of a window that has moved on, or of a recurrent state, cannot be divided";
-    case Reason::cannot_share:
-        return "cannot share: the sequence has tokens of the snapshot at other positions";
-    case Reason::too_many_snapshots:
-        return "too many snapshots: there are as many as the limits have room for";
-    case Reason::already_passed:
-        return "already passed: the sequence has come to that position already";
-    case Reason::shared_position:
-        return "shared position: tokens of the sequence share a position, as those of an image do";
-    case Reason::not_empty:
-        return "not empty: the sequence has tokens or inputs already";
-    case Reason::altered:
-        return "altered: some keys of the sequence are not those that its tokens alone would give";
-    case Reason::no_pages:
-        return "no pages: the cells of a sequence do not form pages in the order of its positions";
-    case Reason::no_checkpoints:
-        return "no checkpoints: the limits have no room for any";
-    }
+    constexpr std::pair<Reason, const char*> texts[] = {
+        {Reason::full, "full: fewer cells are free than the operation needs"},
+        {Reason::batch_too_long, "batch too long: it has more tokens than the limits allow"},
+        {Reason::request_too_long, "request too long: it has more tokens than the scheduler's context"},
+        {Reason::cannot_shift,
+         "cannot shift: later tokens would have to change position, and the shift policy is DisabledShift"},
+        {Reason::not_next, "not next: a token does not follow its sequence's last one"},
+        {Reason::unequal_batch, "unequal batch: the sequences have different numbers of tokens"},
+        {Reason::cannot_resume, "cannot resume: the next token would see positions that are not kept"},
+        {Reason::cannot_rewind, "cannot rewind: no recurrent state is kept at that position"},
+        {Reason::cannot_cut, "cannot cut: a recurrent state cannot lose its first tokens or tokens from its middle"},
+        {Reason::cannot_branch, "cannot branch: a recurrent state follows one branch of a tree of drafts"},
+        {Reason::cannot_split,
+         "cannot split: a snapshot of a window that has moved on, or of a recurrent state, cannot be divided"},
+        {Reason::cannot_share, "cannot share: the sequence has tokens of the snapshot at other positions"},
+        {Reason::too_many_snapshots, "too many snapshots: there are as many as the limits have room for"},
+        {Reason::already_passed, "already passed: the sequence has come to that position already"},
+        {Reason::shared_position, "shared position: tokens of the sequence share a position, as those of an image do"},
+        {Reason::not_empty, "not empty: the sequence has tokens or inputs already"},
+        {Reason::altered, "altered: some keys of the sequence are not those that its tokens alone would give"},
+        {Reason::no_pages, "no pages: the cells of a sequence do not form pages in the order of its positions"},
+        {Reason::no_checkpoints, "no checkpoints: the limits have no room for any"},
+    };
+    for (const auto& [one, text] : texts)
+        if (one == reason) return text;
     return "unknown reason";
 }
 
@@ -93,12 +81,12 @@ struct Refusal {
     int member = -1;       ///< in a hybrid, the index of the member that refused; -1 elsewhere
     Sequence sequence{-1}; ///< the sequence that it is about, if it is about one; -1 if not
     Position expected{-1}; ///< for `not_next`: the position that its next token must have
-    /// What the operation needs, and what there is for it: cells for `full`, tokens for `batch_too_long`, snapshots for
-    /// `too_many_snapshots`, the most and the fewest tokens of a sequence for `unequal_batch`. Positions for the
-    /// following: the one that was given or asked for, and, for `not_next`, the one that is right; for `cannot_resume`
-    /// and `cannot_rewind`, the last one up to it where the sequence can go on; for `already_passed`, `next(s)`; for
-    /// `altered` and `shared_position`, the first one below it that is altered or shared. -1 if the reason is not a
-    /// matter of numbers, or one is not known.
+    /// What the operation needs, and what there is for it: cells for `full`, tokens for `batch_too_long` and
+    /// `request_too_long`, snapshots for `too_many_snapshots`, the most and the fewest tokens of a sequence for
+    /// `unequal_batch`. Positions for the following: the one that was given or asked for, and, for `not_next`, the one
+    /// that is right; for `cannot_resume` and `cannot_rewind`, the last one up to it where the sequence can go on; for
+    /// `already_passed`, `next(s)`; for `altered` and `shared_position`, the first one below it that is altered or
+    /// shared. -1 if the reason is not a matter of numbers, or one is not known.
     std::int64_t needed = -1;
     std::int64_t available = -1;
 

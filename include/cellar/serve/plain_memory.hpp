@@ -45,6 +45,9 @@ public:
         return entered;
     }
 
+    std::int32_t sequences() const { return memory_->sequences(); }
+    std::int32_t batch() const { return detail::largest_batch(*memory_); }
+
     Position next(Sequence s) const { return memory_->next(s); }
 
     auto begin(const Batch& batch) { return memory_->begin(batch); }

@@ -3,10 +3,13 @@
 
 #include <cellar/base/ids.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/memory/two_phase.hpp>
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 namespace cellar::serve {
 
@@ -56,6 +59,22 @@ Result<void> promise_any(M& memory, Sequence s, std::int32_t tokens) {
     return {};
 }
 
+/// The tokens of a batch that every member takes. A memory that does not say it takes any number.
+template <class M>
+std::int32_t largest_batch(const M& m) {
+    if constexpr (requires { m.limits().batch; }) {
+        return m.limits().batch;
+    } else if constexpr (requires { m.memory(); }) { // in lockstep with those of other ranks
+        return largest_batch(m.memory());
+    } else {
+        std::int32_t least = INT32_MAX;
+        for_each_member(m, [&]<class Member>(const Member& member) {
+            if constexpr (!std::is_same_v<Member, M>) least = std::min(least, largest_batch(member));
+        });
+        return least;
+    }
+}
+
 } // namespace cellar::detail
 
 namespace cellar::serve {
@@ -70,6 +89,8 @@ namespace cellar::serve {
 ///   when the request runs again. What could not be kept is computed again.
 /// - `clear(s)`: empties s, and ends its promise.
 /// - `remove(s, begin, end)`: as of the memory.
+/// - `sequences()`, `batch()`, optional: how many it has, and the most tokens of a batch. Limits of a scheduler that
+///   exceed them are a violation.
 /// - `begin(batch)`, unless `Scheduler::begin` is called with a function.
 // clang-format off
 template <class M>

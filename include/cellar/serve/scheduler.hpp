@@ -46,51 +46,55 @@ class Scheduler {
     using Where = std::source_location;
 
     struct Entry {
-        std::vector<std::int32_t> tokens;
-        std::int32_t due;    ///< how many of them are to be computed; fewer than all if the answer is complete
-        std::int32_t answer; ///< tokens of the answer that are missing at most
-        std::vector<std::int32_t> keep;
-        std::uint64_t salt;
+        std::vector<std::int32_t> tokens = {};
+        std::int32_t due = 0;    ///< how many of them are to be computed; fewer than all if the answer is complete
+        std::int32_t answer = 0; ///< tokens of the answer that are missing at most
+        std::vector<std::int32_t> keep = {};
+        std::uint64_t salt = 0;
         Sequence sequence{-1};           ///< while it runs
         typename M::kept_type kept = {}; ///< while it waits after it was put back
     };
     using Entries = std::map<RequestId, Entry>; // a request goes from one to another without an allocation
 
 public:
-    /// Violations: limits out of range. The sequences must be empty.
+    /// Violations: limits out of range, more sequences or a larger batch than the memory has. The sequences must be
+    /// empty.
     explicit Scheduler(M memory, const SchedulerLimits& limits, Victims victims = Victims{},
                        Where where = Where::current())
         : memory_{std::move(memory)}, limits_{limits}, victims_{std::move(victims)} {
         const detail::Caller caller{where};
-        CELLAR_EXPECTS(limits.sequences > 0 && limits.batch > 0 && limits.context > 0 && limits.spare >= 0,
+        CELLAR_EXPECTS(limits.sequences > 0 && limits.batch >= 0 && limits.context > 0 && limits.spare >= 0,
                        "limits: ", limits.sequences, " sequences, a batch of ", limits.batch, ", a context of ",
-                       limits.context, " and ", limits.spare, " spare cells, expected 1 or more, and 0 or more spare");
-        const std::int32_t at_a_time = std::min(limits.sequences, limits.batch); // so each computes a token in a step
+                       limits.context, " and ", limits.spare,
+                       " spare cells, expected 1 or more, a batch and spare cells of 0 or more");
+        expect_within_memory();
+        const std::int32_t at_a_time = std::min(limits_.sequences, limits_.batch); // so each computes a token in a step
         for (std::int32_t s = at_a_time; s > 0; --s) free_.push_back(Sequence{s - 1});
         parts_.reserve(free_.size());
         candidates_.reserve(free_.size());
-        batch_.add(Sequence{0}, Position{0}, limits.batch).clear(); // has the memory that it needs from now on
+        batch_.add(Sequence{0}, Position{0}, limits_.batch).clear(); // has the memory that it needs from now on
     }
 
     Scheduler(Scheduler&&) = default;
     Scheduler& operator=(Scheduler&&) = default;
 
-    /// The request waits until there is room. Refuses with `full` if it has more tokens than the context, and with
-    /// `not_next` if it has none. An answer that the context cannot hold ends there. O(log requests).
-    Result<RequestId> submit(Request request, Where where = Where::current()) {
+    /// The request waits until there is room. Refuses with `request_too_long` if it has more tokens than the context;
+    /// one without tokens is a violation. If that happens, or `std::bad_alloc` is thrown, the request is as it was: it
+    /// is moved from at the end. An answer that the context cannot hold ends there. O(log requests).
+    Result<RequestId> submit(Request&& request, Where where = Where::current()) {
         const detail::Caller caller{where};
         const auto length = static_cast<std::int64_t>(request.tokens.size());
-        if (length == 0) return Refusal{.reason = Reason::not_next, .expected = Position{0}};
+        CELLAR_EXPECTS(length > 0, "submit: a request of 0 tokens, expected at least 1");
         if (length > limits_.context)
-            return Refusal{.reason = Reason::full, .needed = length, .available = limits_.context};
-        std::sort(request.keep.begin(), request.keep.end());
+            return Refusal{.reason = Reason::request_too_long, .needed = length, .available = limits_.context};
         const RequestId id{submitted_};
-        waiting_.emplace_hint(waiting_.end(), id,
-                              Entry{.tokens = std::move(request.tokens),
-                                    .due = static_cast<std::int32_t>(length),
-                                    .answer = std::max(request.answer, 0),
-                                    .keep = std::move(request.keep),
-                                    .salt = request.salt});
+        Entry& e = waiting_.try_emplace(waiting_.end(), id)->second; // allocates, so it comes first
+        e.tokens = std::move(request.tokens);
+        e.due = static_cast<std::int32_t>(length);
+        e.answer = std::max(request.answer, 0);
+        e.keep = std::move(request.keep);
+        std::sort(e.keep.begin(), e.keep.end());
+        e.salt = request.salt;
         ++submitted_;
         return id;
     }
@@ -199,6 +203,19 @@ public:
     std::int64_t preemptions() const { return preemptions_; }
 
 private:
+    /// No more sequences and tokens of a batch than the memory has, if it says that. Takes its batch if none is given.
+    void expect_within_memory() {
+        std::int32_t sequences = INT32_MAX;
+        std::int32_t batch = INT32_MAX;
+        if constexpr (requires { memory_.sequences(); }) sequences = memory_.sequences();
+        if constexpr (requires { memory_.batch(); }) batch = memory_.batch();
+        CELLAR_EXPECTS(limits_.sequences <= sequences, "limits: ", limits_.sequences,
+                       " sequences, expected at most the ", sequences, " of the memory");
+        CELLAR_EXPECTS(limits_.batch <= batch, "limits: a batch of ", limits_.batch, ", expected at most the ", batch,
+                       " tokens of the memory's");
+        if (limits_.batch == 0) limits_.batch = batch == INT32_MAX ? 512 : batch;
+    }
+
     static std::int32_t size(const Entry& e) { return static_cast<std::int32_t>(e.tokens.size()); }
 
     Entry& entry(RequestId id) { return const_cast<Entry&>(std::as_const(*this).entry(id)); }

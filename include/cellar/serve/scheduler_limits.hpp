@@ -16,7 +16,7 @@ enum class Admit {
 
 struct SchedulerLimits {
     std::int32_t sequences = 1;       ///< that run at a time: those of the memory from 0 on, no more than `batch`
-    std::int32_t batch = 512;         ///< tokens of a step at most
+    std::int32_t batch = 0;           ///< tokens of a step at most; 0: as the memory's, or 512 if it does not say
     std::int32_t context = INT32_MAX; ///< computed tokens of one request at most: no more than the memory holds of one
     Admit admit = Admit::when_it_fits;
     /// Of `when_it_fits`: so many cells for each request must be left when another one begins. Then one that was just

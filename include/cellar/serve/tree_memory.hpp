@@ -45,6 +45,9 @@ public:
         }
     }
 
+    std::int32_t sequences() const { return memory().sequences(); }
+    std::int32_t batch() const { return detail::largest_batch(memory()); }
+
     Position next(Sequence s) const { return memory().next(s); }
 
     auto begin(const Batch& batch) { return tree_->begin(batch); }
