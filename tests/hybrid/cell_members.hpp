@@ -147,6 +147,7 @@ public:
         return std::nullopt;
     }
     int next(int s) const override { return model_.next(s); }
+    bool may_have_gaps() const override { return !model_.setup().consecutive; }
 
     void put(int layer, const Batch& batch, int style) override {
         if (owns(layer)) subject_.put(layer, rows_of(layer, batch), style);

@@ -60,7 +60,8 @@ public:
     /// True if it has inputs, which wait for the next token of a sequence if they lie there or behind it.
     virtual bool has_inputs() const { return false; }
 
-    virtual bool follows() const { return false; } ///< accepts only tokens that follow without gaps
+    virtual bool follows() const { return false; }       ///< accepts only tokens that follow without gaps
+    virtual bool may_have_gaps() const { return false; } ///< of positions, so that a sequence may be unable to go on
 };
 
 } // namespace property::hybrid

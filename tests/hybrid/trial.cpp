@@ -383,7 +383,10 @@ void Trial::settle() const {
 
 void Trial::compare(bool look) const {
     for (const auto& m : members_) m->check(look);
+    const bool may_stop =
+        std::any_of(members_.begin(), members_.end(), [](const auto& m) { return m->may_have_gaps(); });
     for (int s = 0; s < sequences_; ++s) {
+        trace_.expect(may_stop || whole_.can_resume(s, whole_.next(s)), "s", s, " cannot go on at ", whole_.next(s));
         trace_.expect(whole_.next(s) == next(s), "next(s", s, ") is ", whole_.next(s), ", expected ", next(s));
         int nearest = 0;
         for (int p = 0; p < next(s) + 6; ++p) {

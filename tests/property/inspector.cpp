@@ -214,6 +214,9 @@ void Inspector::check_pass(const naive::Model& open, const Batch& batch, int sty
 }
 
 void Inspector::check_resume(const naive::Model& model, int s) const {
+    if (model.setup().consecutive && subject_.tokens(s) > 0)
+        trace_.expect(subject_.can_resume(s, subject_.next(s)), "s", s, " has tokens, but cannot go on at ",
+                      subject_.next(s));
     const int newest = model.newest(s);
     int nearest = 0;
     for (int p = 0; p <= newest + 9; ++p) {

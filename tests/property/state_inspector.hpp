@@ -147,6 +147,8 @@ public:
                 trace_.expect(at != expected.end() && at->second.is_checkpoint == state.is_checkpoint, "s", s,
                               " keeps a state at ", state.next.value, " that it should not");
             }
+            trace_.expect(memory_.can_resume(cellar::Sequence{s}, memory_.next(cellar::Sequence{s})), "s", s,
+                          " cannot go on at ", memory_.next(cellar::Sequence{s}).value);
             for (int p = 0; p<model.next(s) + 3; p += model.setup().sequences> 8 ? 7 : 1) {
                 const int expected_prefix = model.resumable_prefix(s, p);
                 trace_.expect(memory_.can_resume(cellar::Sequence{s}, cellar::Position{p}) == model.can_resume(s, p),
