@@ -289,8 +289,12 @@ TEST_CASE("an answer ends with the context, and a prompt without one is computed
     REQUIRE(scheduler.submit({.tokens = numbers(0, 8), .answer = 0}));
     compute(scheduler, memory, *scheduler.begin());
     CHECK(parts(scheduler) == "1: 8 from 0!");
+    CHECK(scheduler.append(RequestId{1}, 7));
+    CHECK(list(scheduler.tokens(RequestId{1})) == numbers(0, 8));
     CHECK(scheduler.begin().value().tokens() == 0);
     CHECK(scheduler.finish(RequestId{1}) == numbers(0, 8));
+    REQUIRE(scheduler.submit({.tokens = numbers(0, 9), .answer = 0}));
+    CHECK(serve_all(scheduler, memory).texts.at(RequestId{2}) == numbers(0, 9));
 }
 
 TEST_CASE("an empty scheduler opens an empty pass") {
@@ -394,14 +398,38 @@ TEST_CASE("a request that waits forgets at once, and a memory that cannot shift 
     CHECK(serve_all(scheduler, memory).texts.at(RequestId{1}) == answered(rest, left));
 }
 
+TEST_CASE("a complete request that forgot all computed tokens is put back, and runs again") {
+    toy::Full memory = full(24);
+    PrefixTree tree{memory};
+    Scheduler scheduler{TreeMemory{tree}, {.sequences = 4, .batch = 8, .context = 24}};
+    REQUIRE(scheduler.submit({.tokens = {7, 8}, .answer = 1})); // so the tree knows the token that is left
+    serve_all(scheduler, memory);
+    for (const int answer : {5, 1}) REQUIRE(scheduler.submit({.tokens = numbers(10 * answer, 3), .answer = answer}));
+    compute(scheduler, memory, *scheduler.begin());
+    CHECK(scheduler.append(RequestId{2}, 7));
+    REQUIRE(scheduler.forget(RequestId{2}, Position{0}, Position{3}));
+    int refusals = 1;
+    const auto refuse_once = [&](const Batch& batch) -> Result<int> {
+        if (refusals-- > 0) return Reason::full;
+        return batch.tokens();
+    };
+    CHECK(scheduler.begin(refuse_once).value() == 0);
+    CHECK(scheduler.preemptions() == 1);
+    CHECK(scheduler.waiting() == 1);
+    CHECK(scheduler.begin().value().tokens() == 0);
+    CHECK(scheduler.running() == 2);
+    CHECK(scheduler.finish(RequestId{2}) == List{7});
+    scheduler.finish(RequestId{1});
+    CHECK(audit(tree) == "");
+}
+
 TEST_CASE("mistakes of the program are violations, and change nothing") {
     toy::Full memory = full(24);
     Scheduler scheduler{PlainMemory{memory}, {.sequences = 4, .batch = 8}};
     const RequestId id = scheduler.submit({.tokens = numbers(0, 9), .answer = 1}).value();
     const std::string before = portrait(scheduler, memory);
     const std::string too_early =
-        "append: the request has 9 tokens, of which 0 are computed, and 1 more are asked for, "
-        "expected all computed and at least one asked for";
+        "append: the request has 9 tokens, of which 0 are computed, and 1 more are asked for, expected all computed";
     CHECK(violation_of([&] { scheduler.append(id, 1); }) == too_early);
     CHECK(violation_of([&] { scheduler.append(RequestId{7}, 1); })
           == "request 7 neither runs nor waits, expected one that does");

@@ -18,8 +18,11 @@ namespace cellar::serve {
 
 /// What becomes of a request that is put back.
 enum class PutBack {
-    park,          ///< it goes to the host, and comes back where it was: `cellar::park`
-    compute_again, ///< nothing is kept. So it is anyway for a memory that has no data, and where the host has no room
+    /// It goes to the host, and comes back where it was: `cellar::park`. With `CacheLimits::offload_as`, it comes back
+    /// rounded.
+    park,
+    /// Nothing is kept. So it is anyway for a memory that has no data, and where the host has no room.
+    compute_again,
 };
 
 /// A memory for requests that share nothing. It must outlive this, and must not be moved.

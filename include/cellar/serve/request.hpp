@@ -33,7 +33,7 @@ struct Part {
     RequestId request;
     Sequence sequence;
     std::int32_t row;                     ///< of the first token, in the batch
-    std::span<const std::int32_t> tokens; ///< valid until the request gets another token, or ends
+    std::span<const std::int32_t> tokens; ///< valid until the request gets another token, forgets some, or ends
     /// The last token of the request is the last of these: the model's output for it gives the next one, to `append`.
     bool at_end;
 };

@@ -129,15 +129,16 @@ public:
 
     /// The next token of a request whose tokens are all computed (`Part::at_end`). Returns true if the answer is then
     /// complete: it has as many tokens as were asked for, or one more than the context holds, which cannot be computed
-    /// unless others are forgotten. Throws `std::bad_alloc`, with nothing changed. O(1) amortised.
+    /// unless others are forgotten. If none were asked for (`Request::answer` is 0), stores nothing and returns true.
+    /// Violations: a request that waits, has tokens that are not computed, or whose answer is complete. Throws
+    /// `std::bad_alloc`, with nothing changed. O(1) amortised.
     bool append(RequestId id, std::int32_t token, Where where = Where::current()) {
         const detail::Caller caller{where};
         Entry& e = entry(id);
-        CELLAR_EXPECTS(e.sequence.value >= 0 && e.answer > 0 && e.due == size(e)
-                           && memory_.next(e.sequence).value == e.due,
-                       "append: the request has ", size(e), " tokens, of which ",
-                       e.sequence.value < 0 ? 0 : memory_.next(e.sequence).value, " are computed, and ", e.answer,
-                       " more are asked for, expected all computed and at least one asked for");
+        const std::int32_t computed = e.sequence.value < 0 ? 0 : memory_.next(e.sequence).value;
+        CELLAR_EXPECTS(computed == size(e), "append: the request has ", size(e), " tokens, of which ", computed,
+                       " are computed, and ", e.answer, " more are asked for, expected all computed");
+        if (e.answer == 0) return true;
         e.tokens.push_back(token);
         --e.answer;
         if (e.answer == 0 || size(e) > limits_.context) return true;
@@ -163,7 +164,7 @@ public:
 
     /// A context shift: the request loses its tokens [begin, end), but not its last one, and goes on with the others,
     /// which move down. Refuses as `remove` of the memory does, with nothing changed: a state cannot lose tokens, for
-    /// example.
+    /// example. A promise of room (`Admit::with_promise`) is not renewed: the request may then be put back.
     Result<void> forget(RequestId id, Position begin, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};
         Entry& e = entry(id);
@@ -191,7 +192,7 @@ public:
 
     /// Whether a request runs or waits.
     bool contains(RequestId id) const { return running_.contains(id) || waiting_.contains(id); }
-    /// The one that was submitted first, if there is one.
+    /// The first of those that run; if none runs, of those that wait.
     std::optional<RequestId> oldest() const {
         if (empty()) return std::nullopt;
         return (running_.empty() ? waiting_ : running_).begin()->first;
@@ -270,7 +271,7 @@ private:
         const std::int64_t spare =
             promised || running_.empty() ? 0 : ahead_of_all + std::int64_t{limits_.spare} * (running() + 1);
         return {.sequence = free_.back(),
-                .known = std::span{e.tokens}.first(static_cast<std::size_t>(e.due - 1)),
+                .known = std::span{e.tokens}.first(static_cast<std::size_t>(std::max(e.due, 1) - 1)),
                 .salt = e.salt,
                 .room = room,
                 .spare = static_cast<std::int32_t>(std::min<std::int64_t>(spare, INT32_MAX - room)),
@@ -316,7 +317,7 @@ private:
     SchedulerLimits limits_;
     Victims victims_;
     Entries waiting_;
-    Entries running_; // older than all that wait
+    Entries running_;
     std::vector<Sequence> free_;
     std::vector<Part> parts_;
     std::vector<Candidate> candidates_;

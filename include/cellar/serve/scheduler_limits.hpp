@@ -8,9 +8,10 @@ namespace cellar::serve {
 /// When a waiting request may begin.
 enum class Admit {
     /// When its tokens fit, besides what the running requests need next. All cells are used; when they run out,
-    /// requests are put back.
+    /// requests are put back. A sequence whose window forgets is given room for the window and a batch, and `spare`
+    /// has no effect.
     when_it_fits,
-    /// When its longest answer fits: the memory promises room for it. Nobody is put back.
+    /// When its longest answer fits: the memory promises room for it. Nobody is put back, unless it forgets tokens.
     with_promise,
 };
 
