@@ -353,6 +353,12 @@ TEST_CASE("a snapshot in a colder tier is saved in the formats of the cache, and
     const auto found = loaded(exact, cache, {}).value();
     CHECK(found.bytes() > snapshot.bytes());
     CHECK(saved(cache, found) == exact);
+
+    auto head = cache.snapshot(Sequence{0}).value();
+    auto tail = cache.split(head, Position{3}).value();
+    auto loaded_head = loaded(saved(cache, head), cache, {}).value();
+    REQUIRE(cache.merge(loaded_head, std::move(tail))); // which goes to where the head is, as it is
+    CHECK(saved(cache, loaded_head) == exact);
 }
 
 TEST_CASE("sequences, prefix trees and hybrids are converted as snapshots are") {

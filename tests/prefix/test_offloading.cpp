@@ -4,6 +4,7 @@
 #include "../hybrid/failing_allocations.hpp"
 #include "../violations.hpp"
 #include "reader.hpp"
+#include <cellar/format/blocks.hpp>
 
 #include <doctest/doctest.h>
 
@@ -106,6 +107,35 @@ TEST_CASE("a full memory offloads what was not used for the longest time") {
     CHECK(s.in_place_bytes == 2 * topic_bytes);
     CHECK(memory.statistics().offloaded_bytes == s.offloaded_bytes);
     for (int n = 0; n < 4; ++n) CHECK(tree.match(topic(n)).length == 10);
+}
+
+TEST_CASE("prefixes that are offloaded in other formats count as what they take there") {
+    const auto offload_all = []<class Format>(Format, StoredAs as, std::int64_t limit) {
+        Cache<StandardV<Format>> memory{{.layers = 1, .kv_heads = 1, .head_dim = 32},
+                                        {.sequences = 1, .cells = 20, .batch = 10, .offload_as = as}};
+        PrefixTree tree{memory, {.offloaded_bytes = limit}};
+        const std::vector<float> rows(10 * 32, 1.0F);
+        for (int n = 0; n < 4; ++n) {
+            auto pass = tree.begin(BatchBuilder{Sequence{0}, Position{0}, 10}).value();
+            pass.put(0, rows, rows);
+            pass.commit();
+            tree.insert(Sequence{0}, topic(n)).value();
+            memory.remove(Sequence{0}, Position{0}, to_end).value();
+            REQUIRE(tree.statistics().offloaded_bytes <= limit);
+        }
+        REQUIRE(audit(tree) == "");
+        return tree.statistics();
+    };
+    constexpr std::int64_t of_floats = 10 * 2 * 32 * 4;
+    constexpr std::int64_t of_q8_0 = 10 * 2 * 34;
+    const PrefixStatistics smaller = offload_all(float{}, stored_as<q8_0>, 2 * of_q8_0);
+    CHECK(smaller.offloads == 2);
+    CHECK(smaller.evictions == 0);
+    CHECK(smaller.offloaded_bytes == 2 * of_q8_0);
+    const PrefixStatistics larger = offload_all(q8_0{}, stored_as<float>, of_floats + of_q8_0);
+    CHECK(larger.offloads == 2);
+    CHECK(larger.evictions == 1);
+    CHECK(larger.offloaded_bytes == of_floats);
 }
 
 TEST_CASE("a prefix that is offloaded comes back in place when it is attached, and another one makes room for it") {

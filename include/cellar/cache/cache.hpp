@@ -483,8 +483,10 @@ public:
         auto& kept = state().book.snapshots();
         kept.set_evictable(snapshot.kept_in(kept, "evict"), evictable);
     }
-    std::int64_t occupied_bytes(const CellSnapshot& snapshot) const {
-        return snapshot.is_offloaded() ? snapshot.bytes() : state().stores.row_bytes() * snapshot.tokens();
+    std::int64_t occupied_bytes(const CellSnapshot& snapshot, std::optional<OffloadTo> once_it_is = {}) const {
+        if (snapshot.is_offloaded()) return snapshot.bytes();
+        const StoredAs as = once_it_is ? state().offload_place(*once_it_is).as : StoredAs{};
+        return state().stores.row_bytes(as) * snapshot.tokens();
     }
 
     /// For files and transfers, which are cellar's own.

@@ -36,6 +36,9 @@ struct FormatCodec {
     std::uint64_t scales_of(std::uint64_t dim) const {
         return static_cast<std::uint64_t>(scales_in(static_cast<int>(dim)));
     }
+    std::uint64_t head_bytes(std::uint64_t dim) const {
+        return units_of(dim) * unit_bytes + scales_of(dim) * scale_bytes;
+    }
 };
 
 template <StorageFormat F>

@@ -407,10 +407,10 @@ public:
         };
         return members_.fewest(in_time) - free_cells();
     }
-    std::int64_t occupied_bytes(const Snapshot& snapshot) const {
+    std::int64_t occupied_bytes(const Snapshot& snapshot, std::optional<OffloadTo> once_it_is = {}) const {
         std::int64_t bytes = 0;
         all_of(snapshot, [&](const auto& m, const auto& of_member, int) {
-            bytes += detail::occupied_bytes(m, of_member);
+            bytes += detail::occupied_bytes(m, of_member, once_it_is);
             return true;
         });
         return bytes;

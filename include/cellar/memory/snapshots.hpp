@@ -98,12 +98,7 @@ public:
     };
     Result<Offload> prepare(const op::Offload<Snapshot>& operation) {
         state_.expect_no_pass("offload");
-        Offload offload{&kept_of(operation.snapshot, "offload")};
-        if (offload.kept->is_offloaded()) return offload;
-        offload.rows.emplace(table().prepare_offload(*offload.kept));
-        offload.data = make_offloaded(offload.kept->rows(), state_.offload_place(operation.to));
-        offload.data->read(offload.rows->places, offload.data->prepare_read(offload.rows->places));
-        return offload;
+        return prepare_offload(operation.snapshot, state_.offload_place(operation.to));
     }
     void finish(Offload&& offload) noexcept {
         if (offload.rows) table().finish_offload(*offload.kept, *offload.rows, std::move(offload.data));
@@ -200,6 +195,15 @@ protected:
     Kept& kept_of(const Snapshot& snapshot, const char* operation) { return snapshot.kept_in(table(), operation); }
 
     static Offloaded& offloaded(const Kept& kept) { return static_cast<Offloaded&>(*kept.data); }
+    template <class Place>
+    Offload prepare_offload(Snapshot& snapshot, const Place& place) {
+        Offload offload{&kept_of(snapshot, "offload")};
+        if (offload.kept->is_offloaded()) return offload;
+        offload.rows.emplace(table().prepare_offload(*offload.kept));
+        offload.data = make_offloaded(offload.kept->rows(), place);
+        offload.data->read(offload.rows->places, offload.data->prepare_read(offload.rows->places));
+        return offload;
+    }
     template <class Place>
     UnownedData<Offloaded> make_offloaded(std::int64_t rows, const Place& place) {
         return UnownedData<Offloaded>{new Offloaded{state_.backend, state_.stores, rows, place}};

@@ -19,6 +19,7 @@
 #include <chrono>
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <source_location>
 #include <utility>
 
@@ -213,8 +214,8 @@ public:
         return detail::frees_together(memory_, for_each, s, member);
     }
     template <class Snapshot>
-    std::int64_t occupied_bytes(const Snapshot& snapshot) const {
-        return detail::occupied_bytes(memory_, snapshot);
+    std::int64_t occupied_bytes(const Snapshot& snapshot, std::optional<OffloadTo> once_it_is = {}) const {
+        return detail::occupied_bytes(memory_, snapshot, once_it_is);
     }
 
 private:

@@ -215,10 +215,10 @@ public:
         for (const Store& store : *this) sum += store.bytes();
         return sum;
     }
-    /// Of the keys and values of one token in all layers.
-    std::int64_t row_bytes() const {
+    /// Of the keys and values of one token in all layers, in these formats.
+    std::int64_t row_bytes(const StoredAs& as = {}) const {
         std::int64_t sum = 0;
-        for (const Store& store : *this) sum += store.row_bytes();
+        for (const Store& store : *this) sum += store.row_bytes(as);
         return sum;
     }
 

@@ -141,8 +141,7 @@ private:
         KeptCells& second = *merge.second;
         Offloaded& own = offloaded(first);
         table().prepare_join(first, second.runs.runs());
-        if (!second.is_offloaded())
-            merge.offload.emplace(*prepare(op::Offload<CellSnapshot>{*merge.child, own.place().to}));
+        if (!second.is_offloaded()) merge.offload.emplace(Base::prepare_offload(*merge.child, own.place()));
         Offloaded& others = merge.offload ? *merge.offload->data : offloaded(second);
         const std::int32_t below = KeptTable::tokens_below(first, second.from);
         merge.rows = make_offloaded(std::int64_t{below} + second.runs.tokens(), own.place());

@@ -9,6 +9,7 @@
 #include <cellar/base/view.hpp>
 #include <cellar/cache/layer_memory.hpp>
 #include <cellar/cache/layer_rows.hpp>
+#include <cellar/element/format_codec.hpp>
 #include <cellar/element/storage_format.hpp>
 #include <cellar/layout/layer_shape.hpp>
 #include <cellar/layout/layout.hpp>
@@ -209,6 +210,11 @@ public:
 
     std::int64_t bytes() const { return Units::bytes() + scales_.bytes(); }
     std::int64_t row_bytes() const { return Units::row_bytes() + scales_.row_bytes(); }
+    /// In another format; null: in its own.
+    std::int64_t row_bytes(const FormatCodec* as) const {
+        if (as == nullptr) return row_bytes();
+        return this->mapping().heads() * static_cast<std::int64_t>(as->head_bytes(static_cast<std::uint64_t>(dim())));
+    }
 
     auto view(CellRange range) const { return view_of(*this, range); }
     auto view(CellRange range) { return view_of(*this, range); }
@@ -309,6 +315,7 @@ public:
 
     /// Bytes of the keys and values of one cell.
     std::int64_t row_bytes() const { return keys_.row_bytes() + values_.row_bytes(); }
+    std::int64_t row_bytes(const StoredAs& as) const { return keys_.row_bytes(as.keys) + values_.row_bytes(as.values); }
 
     /// See `PlaneStore`. If it throws, some planes may have grown; nothing else has changed.
     void grow(Backend& backend, std::int64_t cells) {

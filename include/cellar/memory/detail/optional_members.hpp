@@ -3,10 +3,12 @@
 
 #include <cellar/base/batch.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/offload_to.hpp>
 #include <cellar/memory/layer_name.hpp>
 
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
 
 namespace cellar::detail {
@@ -74,10 +76,12 @@ concept has_pages = requires(M& m, Sequence s, std::int32_t page_size) {
     m.form_pages(s, page_size);
 };
 
-/// Bytes that this snapshot takes, in place or offloaded. Without it, 1.
+/// Bytes that this snapshot takes, in place or offloaded; or once it is offloaded there. Without it, 1.
 template <class M, class Snapshot>
-std::int64_t occupied_bytes(const M& m, const Snapshot& snapshot) {
-    if constexpr (requires { m.occupied_bytes(snapshot); }) {
+std::int64_t occupied_bytes(const M& m, const Snapshot& snapshot, std::optional<OffloadTo> once_it_is = {}) {
+    if constexpr (requires { m.occupied_bytes(snapshot, once_it_is); }) {
+        return m.occupied_bytes(snapshot, once_it_is);
+    } else if constexpr (requires { m.occupied_bytes(snapshot); }) {
         return m.occupied_bytes(snapshot);
     } else {
         return 1;

@@ -373,8 +373,9 @@ private:
     // are offloaded.
     bool offload([[maybe_unused]] Node& node) {
         if constexpr (offloads) {
-            if (node.bytes > limits_.offloaded_bytes) return false;
-            while (bytes_.offloaded > limits_.offloaded_bytes - node.bytes) {
+            const std::int64_t bytes = occupied_bytes(memory_, *node.snapshot, limits_.offload_to);
+            if (bytes > limits_.offloaded_bytes) return false;
+            while (bytes_.offloaded > limits_.offloaded_bytes - bytes) {
                 Node* const offloaded = least_of(nodes_.queues().offloaded);
                 if (offloaded == nullptr || offloaded->usefulness > node.usefulness) return false;
                 give_up(*offloaded);
