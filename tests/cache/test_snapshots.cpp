@@ -53,6 +53,38 @@ TEST_CASE("a snapshot shares cells, and nothing that happens to its sequence cha
     CHECK(audit(cache) == "");
 }
 
+TEST_CASE("a snapshot lists the cells of its tokens, or the rows of its data where it is offloaded") {
+    using List = std::vector<std::pair<int, int>>; // positions and cells
+    const auto listed = [](const CellSnapshot& snapshot) {
+        List list;
+        snapshot.visit_cells([&](Position p, Cell cell, std::int32_t count) {
+            for (int i = 0; i < count; ++i) list.emplace_back(p.value + i, cell + i);
+        });
+        return list;
+    };
+    numbers::Cache<> cache{numbers::small,
+                           {.sequences = 2, .capacity = 8, .batch = 8, .placement = Placement::scattered}};
+    feed(cache, prompt(0, 0, {1, 2, 3}));
+    feed(cache, prompt(1, 0, {9}));
+    feed(cache, prompt(0, 3, {4, 5, 6}));
+    CellSnapshot snapshot = cache.snapshot(Sequence{0}, Position{1}, Position{5}).value();
+    CHECK(listed(snapshot) == List{{1, 1}, {2, 2}, {3, 4}, {4, 5}}); // the other sequence has cell 3
+    cache.offload(snapshot);
+    CHECK(listed(snapshot) == List{{1, 0}, {2, 1}, {3, 2}, {4, 3}});
+    REQUIRE(cache.remove(Sequence{0}, Position{0}, to_end)); // cells 0 to 2 are free, and from 4 on
+    REQUIRE(cache.reload(snapshot));
+    const List reloaded = listed(snapshot);
+    REQUIRE(reloaded.size() == 4);
+    const auto rows = cache.rows(0);
+    for (const auto& [position, cell] : reloaded) {
+        CHECK(cell != 3);
+        CHECK(rows.values(cell, 0, 0) == static_cast<float>(position + 1));
+    }
+    const CellSnapshot moved = std::move(snapshot);
+    CHECK(listed(moved) == reloaded);
+    CHECK(violation_of([&] { (void)listed(snapshot); }) != "none"); // NOLINT(bugprone-use-after-move)
+}
+
 TEST_CASE("a snapshot gives up its cells when it is destroyed, moved over or merged away") {
     auto cache = filled();
     {

@@ -146,8 +146,12 @@ TEST_CASE("sequences that go on at the start of a chunk without any token are sa
     numbers::feed(cut, prompt(3, 0, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}));
     REQUIRE(cut.rewind(Sequence{3}, Position{4}));
     REQUIRE(cut.next(Sequence{3}) == Position{4});
-    CHECK(load_into(cut, all_sequences, file).error() == Reason::not_empty); // though it has no tokens
+    REQUIRE(cut.tokens(Sequence{3}) == 0);
+    const Refusal goes_on{.reason = Reason::not_empty, .sequence = Sequence{3}};
+    CHECK(load_into(cut, all_sequences, file).error().refusal == goes_on);
+    CHECK(load("f", cut, List{Sequence{0}, Sequence{3}}).error().refusal == goes_on);
     CHECK(cut.next(Sequence{3}) == Position{4});
+    CHECK(cut.tokens(Sequence{0}) == 0);
     REQUIRE(cut.rewind(Sequence{3}, Position{0}));
     REQUIRE(load_into(cut, all_sequences, file));
     CHECK(cut.next(Sequence{3}) == Position{0});

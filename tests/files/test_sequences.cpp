@@ -264,7 +264,7 @@ TEST_CASE("a lack of memory while a sequence is saved or loaded changes nothing"
     CHECK(values(to, 0) == Values{1, 2, 3, 4, 5});
 }
 
-TEST_CASE("a sequence can be given as a number in braces") {
+TEST_CASE("a file is loaded if its model and notes are those that the program asks for") {
     const Folder folder;
     Numbers from = filled();
     REQUIRE(save(folder.path / "f", from, Sequence{0}, {.model = "tiny", .notes = {{"a", "x"}}}));

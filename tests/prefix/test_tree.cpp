@@ -276,6 +276,24 @@ TEST_CASE("a sequence that is not empty is not attached to, and nothing changes"
     CHECK(memory.tokens(Sequence{0}) == 20);
 }
 
+TEST_CASE("a sequence that goes on at a later position, though it has no tokens, is not attached to") {
+    using Chunks = cellar::Cache<StandardV<float>, ChunkedAttention<4>>;
+    Chunks memory{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 100, .batch = 8}};
+    PrefixTree tree{memory};
+    serve(tree, 0, question);
+    REQUIRE(compute(memory, 1, numbers(0, 10)));
+    REQUIRE(memory.rewind(Sequence{1}, Position{4})); // a chunk begins there, so nothing before it is needed
+    REQUIRE(memory.tokens(Sequence{1}) == 0);
+    const PrefixStatistics before = tree.statistics();
+    CHECK(tree.attach(Sequence{1}, question).error() == Refusal{.reason = Reason::not_empty, .sequence = Sequence{1}});
+    CHECK(tree.statistics().tokens_asked == before.tokens_asked);
+    CHECK(memory.next(Sequence{1}) == Position{4});
+    CHECK(memory.tokens(Sequence{1}) == 0);
+    REQUIRE(memory.rewind(Sequence{1}, Position{0}));
+    CHECK(tree.attach(Sequence{1}, question).value().length == 25);
+    CHECK(audit(tree) == "");
+}
+
 TEST_CASE("the nodes of a tree can be visited, parents first, with their tokens and what they keep") {
     toy::Full memory = full(100);
     PrefixTree tree{memory};
