@@ -57,7 +57,8 @@ struct CacheLimits {
     /// the cells in front, which are hidden. The cache takes the least common multiple with the padding.
     std::int32_t start_padding = 1;
     /// The formats of snapshots that are offloaded to `OffloadTo::host` (`stored_as<q8_0, q4_0>`): keys and values are
-    /// decoded and encoded on the way there, and back. Nothing: those of the layout, bit by bit.
+    /// decoded and encoded on the way there, and back. Nothing: those of the layout, bit by bit. Snapshots that are
+    /// loaded or received keep the layout's formats until they are in the cache.
     StoredAs offload_as = {};
     Placement placement = Placement::blocks;
     Positions positions = Positions::consecutive;

@@ -36,9 +36,9 @@ public:
         for (const LayerShape& layer : layers) layers_.push_back(Layer{layer});
     }
 
-    /// Queries [tokens, heads, key_dim], as `attend` takes them; keys [tokens, kv_heads, key_dim] with their rotary
-    /// positions, and values [tokens, kv_heads, value_dim], as `put` takes them. Violations: other lengths, numbers
-    /// that are not finite, a layer that shares another's memory.
+    /// Queries [tokens, heads, key_dim], as `attend` takes them; keys [tokens, kv_heads, key_dim] and values
+    /// [tokens, kv_heads, value_dim], as `put` takes them; keys may have their rotary positions or none. Violations:
+    /// other lengths, numbers that are not finite, a layer that shares another's memory.
     void add(int layer, std::span<const float> q, std::span<const float> k, std::span<const float> v,
              const std::source_location& where = std::source_location::current()) {
         const detail::Caller caller{where};

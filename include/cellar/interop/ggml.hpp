@@ -172,7 +172,7 @@ public:
 
     /// A node that puts k [key_dim, kv_heads, tokens] and v [value_dim, kv_heads, tokens] of a layer, and attends for
     /// q [key_dim, heads, tokens]. Its result is [value_dim, heads, tokens], contiguous. All are F32, q and k rotated
-    /// where the model has rotary positions; views with any strides.
+    /// where the model has rotary positions, but k not for a cache with `RotateOnRead`; views with any strides.
     ggml_tensor* attend(ggml_context* context, int layer, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
                         const Where& where = Where::current()) {
         CELLAR_EXPECTS_AT(where, k != nullptr && v != nullptr,

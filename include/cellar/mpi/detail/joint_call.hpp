@@ -85,9 +85,13 @@ inline JointCall call_of(const op::Begin& begin) {
     Digest digest;
     for (const Position p : batch.positions) digest.add(p);
     for (const Sequence s : batch.sequences) digest.add(s);
-    for (const std::int32_t group : batch.groups) digest.add(group);
-    for (const std::int32_t is_stored : batch.stored) digest.add(is_stored);
-    for (const std::int32_t parent : batch.parents) digest.add(parent);
+    const auto add_list = [&](auto list) { // with its length, so that no list is taken for another
+        digest.add(list.size());
+        for (const std::int32_t number : list) digest.add(number);
+    };
+    add_list(batch.groups);
+    add_list(batch.stored);
+    add_list(batch.parents);
     return {JointOperation::begin, 1, {batch.tokens()}, digest.value()};
 }
 inline JointCall call_of(const op::CopyPrefix& copy) {
