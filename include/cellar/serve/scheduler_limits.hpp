@@ -15,6 +15,7 @@ enum class Admit {
     with_promise,
 };
 
+/// What a scheduler may use of its memory, and when requests begin.
 struct SchedulerLimits {
     std::int32_t sequences = 1;       ///< that run at a time: those of the memory from 0 on, no more than `batch`
     std::int32_t batch = 0;           ///< tokens of a step at most; 0: as the memory's, or 512 if it does not say
