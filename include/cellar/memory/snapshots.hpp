@@ -79,11 +79,10 @@ public:
                        kept.to, ", within the snapshot");
         auto places = book_.prepare_restore(s, kept, to, state_.resuming(operation.unchecked));
         if (!places) return places.error();
-        Restore restore{s, &kept, to, *std::move(places)};
-        if (!kept.is_offloaded()) return restore;
-        state_.allocate_for(kept, s, restore.places);
-        restore.transfer = offloaded(kept).prepare_write(restore.places);
-        return restore;
+        if (!kept.is_offloaded()) return Restore{s, &kept, to, *std::move(places)};
+        state_.allocate_for(kept, s, *places);
+        auto transfer = offloaded(kept).prepare_write(*places);
+        return Restore{s, &kept, to, *std::move(places), std::move(transfer)};
     }
     void finish(Restore&& restore) noexcept {
         const Kept& kept = *restore.kept;
