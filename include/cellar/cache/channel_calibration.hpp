@@ -33,7 +33,7 @@ class ChannelCalibration {
 public:
     /// `CacheShape::each_layer`, which `Cache::shape` has.
     explicit ChannelCalibration(std::span<const LayerShape> layers) {
-        for (const LayerShape& layer : layers) layers_.push_back(Layer{layer});
+        for (const LayerShape& layer : layers) layers_.emplace_back(layer);
     }
 
     /// Queries [tokens, heads, key_dim], as `attend` takes them; keys [tokens, kv_heads, key_dim] and values

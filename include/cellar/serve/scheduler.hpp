@@ -69,14 +69,14 @@ public:
                        " spare cells, expected 1 or more, a batch and spare cells of 0 or more");
         expect_within_memory();
         const std::int32_t at_a_time = std::min(limits_.sequences, limits_.batch); // so each computes a token in a step
-        for (std::int32_t s = at_a_time; s > 0; --s) free_.push_back(Sequence{s - 1});
+        for (std::int32_t s = at_a_time; s > 0; --s) free_.emplace_back(s - 1);
         parts_.reserve(free_.size());
         candidates_.reserve(free_.size());
         batch_.add(Sequence{0}, Position{0}, limits_.batch).clear(); // has the memory that it needs from now on
     }
 
-    Scheduler(Scheduler&&) = default;
-    Scheduler& operator=(Scheduler&&) = default;
+    Scheduler(Scheduler&&) noexcept = default;
+    Scheduler& operator=(Scheduler&&) noexcept = default;
 
     /// The request waits until there is room. Refuses with `request_too_long` if it has more tokens than the context;
     /// one without tokens is a violation. If that happens, or `std::bad_alloc` is thrown, the request is as it was: it

@@ -20,7 +20,8 @@ namespace cellar::serve {
 template <PrefixTreeMemory M>
 class TreeMemory {
 public:
-    struct kept_type {}; ///< nothing: the tree has it
+    struct Nothing {};
+    using kept_type = Nothing; ///< the tree has it
 
     explicit TreeMemory(PrefixTree<M>& tree) : tree_{&tree} {}
 

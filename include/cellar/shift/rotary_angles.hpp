@@ -27,16 +27,18 @@ public:
         : frequencies_{frequencies},
           first_{rotation.first(0)},
           second_{rotation.second(0)},
-          within_(static_cast<std::size_t>(2 * block * stride())),
+          within_(static_cast<std::size_t>(std::int64_t{2} * block * stride())),
           digits_(static_cast<std::size_t>(higher_digits * values * pairs())) {
         for (int i = 0; i < block; ++i)
             for (int pair = 0; pair < pairs(); ++pair)
                 set(pair, angle(pair, i), &within_[place(i)], &within_[place(i)] + stride());
         std::size_t n = 0;
         double unit = block;
-        for (int digit = 0; digit < higher_digits; ++digit, unit *= values)
+        for (int digit = 0; digit < higher_digits; ++digit) {
             for (int value = 0; value < values; ++value)
                 for (int pair = 0; pair < pairs(); ++pair) digits_[n++] = angle(pair, value * unit);
+            unit *= values;
+        }
     }
 
     int pairs() const { return static_cast<int>(frequencies_.size()); }
@@ -50,7 +52,7 @@ public:
     /// The entries of a list.
     int count() const { return neighbours() ? 2 * pairs() : pairs(); }
     /// The length of a list: a multiple of 16, so that vectors fit.
-    std::int64_t stride() const { return (count() + 15) / 16 * 16; }
+    std::int64_t stride() const { return std::int64_t{count() + 15} / 16 * 16; }
 
     /// Of position i of a block, relative to its first one.
     const float* cosines(std::int32_t i) const { return within_.data() + place(i); }
@@ -61,7 +63,8 @@ public:
         const Angle* of_digits[higher_digits];
         int n = 0;
         for (int digit = 0; digit < higher_digits; ++digit, number /= values)
-            if (number % values != 0) of_digits[n++] = digits_.data() + (digit * values + number % values) * pairs();
+            if (number % values != 0)
+                of_digits[n++] = digits_.data() + std::ptrdiff_t{digit * values + number % values} * pairs();
         for (int pair = 0; pair < pairs(); ++pair) {
             Angle sum{1, 0};
             for (int i = 0; i < n; ++i) sum = sum + of_digits[i][pair];
@@ -87,7 +90,7 @@ private:
         return {std::cos(position * frequency(pair)), std::sin(position * frequency(pair))};
     }
 
-    std::size_t place(std::int32_t i) const { return static_cast<std::size_t>(2 * i * stride()); }
+    std::size_t place(std::int32_t i) const { return static_cast<std::size_t>(std::int64_t{2} * i * stride()); }
 
     void set(int pair, const Angle& of, float* to_cosines, float* to_sines) const {
         const auto cosine = static_cast<float>(of.cosine);

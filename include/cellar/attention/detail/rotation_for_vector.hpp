@@ -13,8 +13,10 @@ namespace cellar::detail::CELLAR_KERNELS {
 CELLAR_KERNEL void add_angles(const float* block_cosines, const float* block_sines, const float* cosines,
                               const float* sines, const RowAngles& to, int cell) {
     for (std::int64_t i = 0; i < to.stride; i += lanes) {
-        const Floats block_cosine = load(block_cosines + i), block_sine = load(block_sines + i);
-        const Floats cosine = load(cosines + i), sine = load(sines + i);
+        const Floats block_cosine = load(block_cosines + i);
+        const Floats block_sine = load(block_sines + i);
+        const Floats cosine = load(cosines + i);
+        const Floats sine = load(sines + i);
         store(to.cosines + cell * to.stride + i, block_cosine * cosine - block_sine * sine);
         store(to.sines + cell * to.stride + i, block_sine * cosine + block_cosine * sine);
     }
@@ -24,13 +26,16 @@ CELLAR_INLINE void rotate_apart(float* first, float* second, std::int64_t count,
                                 const float* sines) {
     std::int64_t i = 0;
     for (; i + lanes <= count; i += lanes) {
-        const Floats a = load(first + i), b = load(second + i);
-        const Floats cosine = load(cosines + i), sine = load(sines + i);
+        const Floats a = load(first + i);
+        const Floats b = load(second + i);
+        const Floats cosine = load(cosines + i);
+        const Floats sine = load(sines + i);
         store(first + i, a * cosine - b * sine);
         store(second + i, a * sine + b * cosine);
     }
     for (; i < count; ++i) {
-        const float a = first[i], b = second[i];
+        const float a = first[i];
+        const float b = second[i];
         first[i] = a * cosines[i] - b * sines[i];
         second[i] = a * sines[i] + b * cosines[i];
     }
@@ -43,7 +48,8 @@ CELLAR_INLINE void rotate_neighbours(float* first, std::int64_t count, const flo
         store(first + i, a * load(cosines + i) + swap_neighbours(a, Lanes{}) * load(sines + i));
     }
     for (; i < count; i += 2) {
-        const float a = first[i], b = first[i + 1];
+        const float a = first[i];
+        const float b = first[i + 1];
         first[i] = a * cosines[i] + b * sines[i];
         first[i + 1] = b * cosines[i + 1] + a * sines[i + 1];
     }

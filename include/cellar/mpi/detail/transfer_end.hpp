@@ -159,7 +159,7 @@ private:
         if (fault == MessageFault::none && !is_ours(head)) return false;
         if (fault == MessageFault::none && arrival.has_rows) {
             if (arrival.rows.all().size() != head.bytes) fault = MessageFault::cut;
-        } else if (fault == MessageFault::none && !(is_accepted_ && head.kind == MessageKind::block)) {
+        } else if (fault == MessageFault::none && (!is_accepted_ || head.kind != MessageKind::block)) {
             fault = arrival.message.check_body(head);
         }
         fault == MessageFault::none ? take(head, arrival) : fail(error_of_fault(operation_, rank_, fault));
