@@ -20,8 +20,9 @@ namespace cellar::serve {
 template <PrefixTreeMemory M>
 class TreeMemory {
 public:
+    /// What a request keeps for itself: the tree has it all.
     struct Nothing {};
-    using kept_type = Nothing; ///< the tree has it
+    using kept_type = Nothing;
 
     explicit TreeMemory(PrefixTree<M>& tree) : tree_{&tree} {}
 
