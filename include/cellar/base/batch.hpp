@@ -27,6 +27,13 @@ namespace detail {
     return static_cast<std::int32_t>(std::ssize(stored) - std::count(stored.begin(), stored.end(), std::uint8_t{0}));
 }
 
+/// The token of its sequence before token i in the batch; -1: there is none. O(1) if they are neighbours.
+[[gnu::noinline]] inline std::int32_t token_before(IdSpan<Sequence> sequences, std::size_t i) {
+    std::int32_t before = static_cast<std::int32_t>(i) - 1;
+    while (before >= 0 && sequences[static_cast<std::size_t>(before)] != sequences[i]) --before;
+    return before;
+}
+
 } // namespace detail
 
 /// The tokens of one forward pass: a position and a sequence for each, with any mix of sequences. `begin` reads the

@@ -100,11 +100,8 @@ private:
 
     // Tokens that have no parent yet get the token of their sequence before them.
     void follow_those_before() {
-        for (std::size_t i = parents_.size(); i < positions_.size(); ++i) {
-            std::int32_t before = static_cast<std::int32_t>(i) - 1;
-            while (before >= 0 && sequences_[static_cast<std::size_t>(before)] != sequences_[i]) --before;
-            parents_.push_back(before);
-        }
+        for (std::size_t i = parents_.size(); i < positions_.size(); ++i)
+            parents_.push_back(detail::token_before(sequences_, i));
     }
 
     detail::TrivialList<Position> positions_;

@@ -46,11 +46,8 @@ namespace cellar::detail {
 /// True if one of the tokens is not the child of the token of its sequence before it in the batch. O(tokens), if the
 /// tokens of a sequence are neighbours.
 [[gnu::noinline]] inline bool has_branches(const Batch& batch) {
-    for (std::size_t i = 0; i < batch.parents.size(); ++i) {
-        std::int32_t before = static_cast<std::int32_t>(i) - 1;
-        while (before >= 0 && batch.sequences[static_cast<std::size_t>(before)] != batch.sequences[i]) --before;
-        if (batch.parents[i] != before) return true;
-    }
+    for (std::size_t i = 0; i < batch.parents.size(); ++i)
+        if (batch.parents[i] != token_before(batch.sequences, i)) return true;
     return false;
 }
 

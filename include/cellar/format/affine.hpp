@@ -33,7 +33,7 @@ template <int Bits>
 struct AffineLevels {};
 template <>
 struct AffineLevels<4> {
-    static constexpr auto levels = Levels::from(0, 1);
+    static constexpr auto levels = Levels::of([](int code) { return code; }, 1);
     static constexpr auto nibbles = &PackedNumbers<4>::bytes;
 };
 

@@ -177,13 +177,13 @@ struct q8_0 : detail::InBlocks<q8_0, detail::BytesBlock, 32, half> {
 /// one of largest magnitude.
 struct q4_0 : detail::SignedBlocks<q4_0, detail::NibblesBlock, 8> {
     static constexpr std::string_view name = "q4_0";
-    static constexpr auto levels = detail::Levels::from(-8, 16);
+    static constexpr auto levels = detail::Levels::of([](int code) { return code - 8; }, 16);
     static constexpr auto nibbles = &unit::low;
 };
 /// 5 bits a value: 16 steps from the smallest value on. Errors are at most r / 30.
 struct q4_1 : detail::MinimumBlocks<q4_1, detail::NibblesMinimumBlock, 15> {
     static constexpr std::string_view name = "q4_1";
-    static constexpr auto levels = detail::Levels::from(0, 16);
+    static constexpr auto levels = detail::Levels::of([](int code) { return code; }, 16);
     static constexpr auto nibbles = &unit::low;
 };
 /// 5.5 bits a value: 32 steps times a scale. Errors are at most a / 16, and a / 32 where the value has the sign of the
@@ -202,7 +202,7 @@ struct q5_1 : detail::MinimumBlocks<q5_1, detail::FiveBitsMinimumBlock, 31> {
 struct iq4_nl : detail::InBlocks<iq4_nl, detail::NibblesBlock, 32, half> {
     using encoding = detail::NearestLevels;
     static constexpr std::string_view name = "iq4_nl";
-    static constexpr auto levels = detail::Levels::of(detail::iq4_levels, 16);
+    static constexpr auto levels = detail::Levels::of([](int code) { return detail::iq4_levels[code]; }, 16);
     static constexpr auto nibbles = &unit::low;
 
     [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, unit& block) {

@@ -33,8 +33,6 @@ template <int N>
     for (int i = 0; i < N / 2; ++i) twice[i + N / 2] = twice_e2m1(from[i] >> 4);
 }
 
-inline constexpr std::int8_t twice_of_e2m1[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
 struct Mxfp4Block {
     std::uint8_t scale;
     std::uint8_t numbers[16]; // byte i: numbers i and 16 + i
@@ -56,7 +54,7 @@ struct Nvfp4Block {
 struct mxfp4 : detail::InBlocks<mxfp4, detail::Mxfp4Block, 32, float> {
     using encoding = detail::ScaledByPowers;
     static constexpr std::string_view name = "mxfp4";
-    static constexpr auto levels = detail::Levels::of(detail::twice_of_e2m1, 16);
+    static constexpr auto levels = detail::Levels::of(detail::twice_e2m1, 16);
     static constexpr auto nibbles = &unit::numbers;
 
     [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, unit& block) {
@@ -78,7 +76,7 @@ template <class Format, bool FourOverSix>
 struct Nvfp4 : InBlocks<Format, Nvfp4Block, 64, float, 16> {
     using encoding = ScaledGroups<FourOverSix>;
     static constexpr std::string_view name = "nvfp4";
-    static constexpr auto levels = Levels::of(twice_of_e2m1, 8);
+    static constexpr auto levels = Levels::of(twice_e2m1, 8);
     static constexpr auto nibbles = &Nvfp4Block::numbers;
 
     [[gnu::always_inline]] CELLAR_FUNCTION static void encode_unit(const float* values, Nvfp4Block& block) {

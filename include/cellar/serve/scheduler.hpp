@@ -221,9 +221,12 @@ private:
 
     Entry& entry(RequestId id) { return const_cast<Entry&>(std::as_const(*this).entry(id)); }
     const Entry& entry(RequestId id) const {
-        CELLAR_EXPECTS(contains(id), "request ", id.value, " neither runs nor waits, expected one that does");
         const auto running = running_.find(id);
-        return running != running_.end() ? running->second : waiting_.find(id)->second;
+        if (running != running_.end()) return running->second;
+        const auto waiting = waiting_.find(id);
+        CELLAR_EXPECTS(waiting != waiting_.end(), "request ", id.value,
+                       " neither runs nor waits, expected one that does");
+        return waiting->second;
     }
 
     std::span<const std::int32_t> computed(const Entry& e) const {

@@ -17,15 +17,11 @@ struct Levels {
     std::int8_t of_codes[16];
     int run;
 
-    /// Levels first, first + 1, ...
-    static constexpr Levels from(int first, int run) {
+    /// `level(code)`, which is a constant expression.
+    template <class Level>
+    static constexpr Levels of(Level level, int run) {
         Levels levels{{}, run};
-        for (int i = 0; i < 16; ++i) levels.of_codes[i] = static_cast<std::int8_t>(first + i);
-        return levels;
-    }
-    static constexpr Levels of(const std::int8_t (&values)[16], int run) {
-        Levels levels{{}, run};
-        for (int i = 0; i < 16; ++i) levels.of_codes[i] = values[i];
+        for (int code = 0; code < 16; ++code) levels.of_codes[code] = static_cast<std::int8_t>(level(code));
         return levels;
     }
 };

@@ -327,7 +327,7 @@ CELLAR_SIMD_INLINE Floats squared_errors(Ints magnitude, Floats middles, Floats 
 // Those of 16 values, in four sums.
 CELLAR_SIMD_INLINE four::Floats errors_of(const float* values, float scale) {
     const Floats middles = scaled_middles(scale);
-    const Floats numbers = load(e2m1_magnitudes) * broadcast(scale);
+    const Floats numbers = load(e2m1_magnitudes.of_codes) * broadcast(scale);
     const Floats first = squared_errors(magnitudes(load(values)), middles, numbers);
     const Floats second = squared_errors(magnitudes(load(values + 8)), middles, numbers);
     return (Vector::lower(first) + Vector::upper(first)) + (Vector::lower(second) + Vector::upper(second));

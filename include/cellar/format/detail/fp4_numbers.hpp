@@ -24,17 +24,24 @@ namespace cellar::detail {
     const std::int32_t sign = __builtin_bit_cast(std::int32_t, value) >> 28 & 8;
     return static_cast<std::uint8_t>((sign & is_not_zero) - code);
 }
-/// For vectors: a heap of the same middles, whose root has index 1, and the magnitudes of the 16 codes.
-inline constexpr float e2m1_middles[16] = {0, 1.75F, 0.75F, 3.5F, 0.25F, 1.25F, 2.5F, 5};
-inline constexpr float e2m1_magnitudes[16] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6, 0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
-
 /// Twice the number.
-[[gnu::always_inline]] CELLAR_FUNCTION inline std::int8_t twice_e2m1(int code) {
+[[gnu::always_inline]] CELLAR_FUNCTION constexpr std::int8_t twice_e2m1(int code) {
     const int n = code & 7;
     const int twice = n + if_less(4, n, 1, 0) + if_less(5, n, 1, 0) + if_less(6, n, 3, 0);
     const int sign = -(code >> 3); // -1 or 0
     return static_cast<std::int8_t>((twice ^ sign) - sign);
 }
+
+/// For vectors: a heap of the same middles, whose root has index 1, and the magnitudes of the 16 codes.
+inline constexpr float e2m1_middles[16] = {0, 1.75F, 0.75F, 3.5F, 0.25F, 1.25F, 2.5F, 5};
+struct E2m1Magnitudes {
+    float of_codes[16] = {};
+
+    constexpr E2m1Magnitudes() {
+        for (int code = 0; code < 16; ++code) of_codes[code] = static_cast<float>(twice_e2m1(code & 7)) / 2;
+    }
+};
+inline constexpr E2m1Magnitudes e2m1_magnitudes{};
 
 /// Powers of two, E8M0: 2^(bits - 127), and a NaN.
 struct E8m0 {

@@ -87,8 +87,8 @@ inline constexpr float almost_half = 0x1.fffffep-2F; ///< a half would round 0.4
 // integers, and with masks.
 
 /// `then` if a < b, else `otherwise`, for a and b whose difference does not overflow.
-[[gnu::always_inline]] CELLAR_FUNCTION inline std::int32_t if_less(std::int32_t a, std::int32_t b, std::int32_t then,
-                                                                   std::int32_t otherwise) {
+[[gnu::always_inline]] CELLAR_FUNCTION constexpr std::int32_t if_less(std::int32_t a, std::int32_t b, std::int32_t then,
+                                                                      std::int32_t otherwise) {
     const std::int32_t is_less = (a - b) >> 31;
     return (then & is_less) | (otherwise & ~is_less);
 }
