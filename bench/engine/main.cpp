@@ -4,6 +4,7 @@
 #include "engine/engine.hpp"
 #include "engine/libllama.hpp"
 #include "engine/vocabulary.hpp"
+#include "generate/cache_type.hpp"
 #include "generate/command_line.hpp"
 #include "generate/output_file.hpp"
 
@@ -16,7 +17,6 @@
 #include <functional>
 #include <iomanip>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <optional>
 #include <random>
@@ -35,7 +35,8 @@ struct Options {
     int prompt = 512;
     std::vector<int> contexts{512, 4096, 16384, 32768};
     std::vector<int> sequences{1, 8};
-    std::string format = "half";
+    std::string keys;
+    std::string values;
     std::int64_t bytes = std::int64_t{4} << 30;
     double seconds = 60;
     std::string json;
@@ -50,9 +51,9 @@ void declare(CLI::App& app, Options& o) {
         ->capture_default_str();
     app.add_option("--contexts", o.contexts, "tokens of each sequence")->delimiter(',')->capture_default_str();
     app.add_option("--sequences", o.sequences, "that decode together")->delimiter(',')->capture_default_str();
-    app.add_option("--cache-type", o.format, "of keys and values, in both")
-        ->transform(CLI::CheckedTransformer(std::map<std::string, std::string>{{"f16", "half"}, {"q8_0", "q8_0"}}))
-        ->capture_default_str();
+    app.add_option("--cache-type-k", o.keys, "format of keys, in both")->check(CLI::IsMember({"f16", "f32", "q8_0"}));
+    app.add_option("--cache-type-v", o.values, "format of values: that of the keys (default), or q4_0 beside q8_0")
+        ->check(CLI::IsMember({"f16", "f32", "q8_0", "q4_0"}));
     app.add_option("--bytes", o.bytes, "of keys and values of one engine at most; larger cases are left out")
         ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 50))
         ->capture_default_str();
@@ -91,7 +92,8 @@ public:
         add_engine("attend", engine::Way::attend);
         add_engine("flash", engine::Way::flash);
         add_libllama("libllama, flash", true, true);
-        if (!quantized()) add_libllama("libllama", false, true); // it has no other attention over quantised values
+        if (!ggml_is_quantized(types_.second))
+            add_libllama("libllama", false, true); // it has no other attention over quantised values
         if (sequences > 1) add_libllama("libllama, flash, streams", true, false);
     }
 
@@ -132,8 +134,6 @@ private:
         const int tokens = context_ + options_.warm_up + options_.rounds + options_.prompt + 64;
         return (tokens + 255) / 256 * 256;
     }
-    bool quantized() const { return options_.format != "half"; }
-    ggml_type type() const { return quantized() ? GGML_TYPE_Q8_0 : GGML_TYPE_F16; }
     int batch() const { return std::max({64, options_.prompt, sequences_}); }
 
     void add_engine(const std::string& name, engine::Way way) {
@@ -141,7 +141,7 @@ private:
             model_,
             engine::MemoryOptions{
                 .limits = {.texts = sequences_, .context = room(), .cells = room() * sequences_, .batch = batch()},
-                .format = options_.format,
+                .format = format_,
                 .way = way}));
         engine::Engine& engine = *engines_.back();
         for (int s = 0; s < sequences_; ++s) engine.memory().fill(s, context_);
@@ -163,8 +163,8 @@ private:
                                                                                      .texts = sequences_,
                                                                                      .cells = room() * sequences_,
                                                                                      .batch = batch(),
-                                                                                     .keys = type(),
-                                                                                     .values = type(),
+                                                                                     .keys = types_.first,
+                                                                                     .values = types_.second,
                                                                                      .flash = flash,
                                                                                      .pooled = pooled}));
         engine::Libllama& libllama = *theirs_.back();
@@ -177,6 +177,8 @@ private:
     const Options& options_;
     int context_;
     int sequences_;
+    std::string format_{llama::format_of(options_.keys, options_.values)};
+    std::pair<ggml_type, ggml_type> types_{engine::types_of(format_)};
     int decoded_ = 0;
     std::vector<std::unique_ptr<engine::Engine>> engines_;
     std::vector<std::unique_ptr<engine::Libllama>> theirs_;
@@ -224,8 +226,8 @@ int run(const Options& o) {
     for (const int sequences : o.sequences) {
         for (const int context : o.contexts) {
             const std::int64_t bytes = engine::memory_bytes(
-                model.shape(),
-                {.limits = {.texts = sequences, .context = context, .cells = context * sequences}, .format = o.format});
+                model.shape(), {.limits = {.texts = sequences, .context = context, .cells = context * sequences},
+                                .format = llama::format_of(o.keys, o.values)});
             if (bytes > o.bytes) {
                 std::cout << "left out: context " << context << ", sequences " << sequences << ", which take " << bytes
                           << " bytes\n";
@@ -240,7 +242,7 @@ int run(const Options& o) {
     file.write([&](std::ostream& stream) {
         stream << nlohmann::ordered_json{{"model", o.model},
                                          {"threads", o.threads},
-                                         {"cache_type", o.format},
+                                         {"cache_type", llama::format_of(o.keys, o.values)},
                                          {"cases", json}}
                       .dump(2)
                << '\n';

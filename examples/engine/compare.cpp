@@ -95,16 +95,6 @@ void print(std::ostream& out, const std::vector<Runner>& runners, int prompt) {
     }
 }
 
-ggml_type type_of(const std::string& name) {
-    for (const ggml_type type : {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0})
-        if (name == ggml_type_name(type)) return type;
-    return name == "half" ? GGML_TYPE_F16 : GGML_TYPE_F32;
-}
-/// Of keys and values; the format of both, or "keys,values".
-std::pair<ggml_type, ggml_type> types_of(const std::string& format) {
-    const std::size_t comma = format.find(',');
-    return {type_of(format.substr(0, comma)), type_of(comma == format.npos ? format : format.substr(comma + 1))};
-}
 ggml_type plain(ggml_type type) {
     return type == GGML_TYPE_F32 ? type : GGML_TYPE_F16;
 }

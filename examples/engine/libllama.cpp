@@ -7,10 +7,18 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
+#include <string>
+#include <utility>
 
 namespace engine {
 
 namespace {
+
+ggml_type type_of(const std::string& name) {
+    for (const ggml_type type : {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0})
+        if (name == ggml_type_name(type)) return type;
+    return name == "half" ? GGML_TYPE_F16 : GGML_TYPE_F32;
+}
 
 llama_context* make_context(llama_model* model, const LibllamaOptions& options) {
     llama_context_params params = llama_context_default_params();
@@ -95,7 +103,7 @@ private:
         return dim * llama_model_n_head_kv(model);
     }
 
-    /// The order of the Hadamard matrix that rotates the rows before they are quantised; 0: none does.
+    /// The order of the Hadamard matrix that rotates heads of 64 before they are quantised; 0: none does.
     static std::uint32_t rotated(ggml_type type) { return ggml_is_quantized(type) ? 64 : 0; }
 
     template <class T>
@@ -126,6 +134,11 @@ private:
 };
 
 } // namespace
+
+std::pair<ggml_type, ggml_type> types_of(const std::string& format) {
+    const std::size_t comma = format.find(',');
+    return {type_of(format.substr(0, comma)), type_of(comma == format.npos ? format : format.substr(comma + 1))};
+}
 
 void Libllama::fill(int text, int tokens) {
     const State state{context_.get(), options_, text, tokens};

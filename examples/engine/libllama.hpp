@@ -8,9 +8,13 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace engine {
+
+/// The types of keys and of values of a format: that of both, or "keys,values". See `MemoryOptions`.
+std::pair<ggml_type, ggml_type> types_of(const std::string& format);
 
 struct LibllamaOptions {
     int threads = 1;

@@ -5,6 +5,7 @@
 #include "cache/numbers.hpp"
 #include "format/heads.hpp"
 #include "made_files.hpp"
+#include "snapshot_bytes.hpp"
 #include <cellar/cache/audit.hpp>
 #include <cellar/cellar.hpp>
 #include <cellar/files/prefix_file.hpp>
@@ -40,6 +41,8 @@ using namespace cellar;
 using cellar_test::StoredHead;
 using disk::Bytes;
 using disk::Disk;
+using disk::loaded;
+using disk::saved;
 
 using RotatedKeys = Rotated<Hadamard<128>, q4_0>;
 using RotatedInt8 = Rotated<Hadamard<32>, int8_per_head>;
@@ -93,21 +96,6 @@ struct Side {
     StoredAs as;
 };
 
-template <class M>
-Bytes saved(M& memory, const SnapshotOf<M>& snapshot, SaveOptions options = {}) {
-    Disk disk;
-    options.write.files = &disk;
-    REQUIRE(save("f", memory, snapshot, options));
-    return disk.now.at("f")->now;
-}
-
-template <class M>
-FileResult<SnapshotOf<M>> loaded(const Bytes& bytes, M& memory, FormatList convert_from) {
-    Disk disk;
-    disk.put("f", bytes);
-    return load("f", memory, {.convert_from = convert_from, .read = {.files = &disk}});
-}
-
 template <class Layout>
 Cache<Layout> make() {
     return Cache<Layout>{shape, {.sequences = 2, .cells = 320, .batch = 320}};
@@ -142,7 +130,7 @@ Side side() {
     };
     made.loaded_and_saved = [](const Bytes& file, FormatList known) {
         auto cache = make<Layout>();
-        auto snapshot = loaded(file, cache, known).value();
+        auto snapshot = loaded(file, cache, {.convert_from = known}).value();
         const Bytes offloaded = saved(cache, snapshot);
         REQUIRE(cache.restore(Sequence{1}, snapshot));
         REQUIRE(saved(cache, cache.snapshot(Sequence{1}).value()) == offloaded);
@@ -153,7 +141,7 @@ Side side() {
         std::mt19937 random{3};
         fill(cache, random_contents(3, random));
         const auto before = saved(cache, cache.snapshot(Sequence{0}).value());
-        const auto result = loaded(file, cache, known);
+        const auto result = loaded(file, cache, {.convert_from = known});
         REQUIRE_FALSE(result);
         CHECK(result.error() == FileReason::unsuitable);
         CHECK(saved(cache, cache.snapshot(Sequence{0}).value()) == before);
@@ -198,10 +186,10 @@ const std::vector<detail::FormatCodec>& known() {
     return made;
 }
 
-} // namespace
-
-TEST_CASE("a file in any format is loaded in any other as its heads are, decoded and encoded one by one") {
-    std::mt19937 random{20261128};
+/// Calls check(from, to, contents, random) for all pairs of formats.
+template <class Check>
+void for_each_pair(unsigned seed, Check check) {
+    std::mt19937 random{seed};
     for (const Side& from : sides())
         for (const Side& to : sides()) {
             CAPTURE(from.key);
@@ -209,28 +197,26 @@ TEST_CASE("a file in any format is loaded in any other as its heads are, decoded
             CAPTURE(to.key);
             CAPTURE(to.value);
             const int tokens = std::array{0, 1, 5, 300}[random() % 4]; // 300: several pieces
-            const Contents contents = random_contents(tokens, random);
-            const Bytes file = from.saved(contents, random() % 2 == 0, {});
-            const bool is_equal =
-                to.loaded_and_saved(file, known()) == to.saved(converted(contents, from, to), false, {});
-            CHECK(is_equal);
+            check(from, to, random_contents(tokens, random), random);
         }
 }
 
+} // namespace
+
+TEST_CASE("a file in any format is loaded in any other as its heads are, decoded and encoded one by one") {
+    for_each_pair(20261128, [](const Side& from, const Side& to, const Contents& contents, std::mt19937& random) {
+        const Bytes file = from.saved(contents, random() % 2 == 0, {});
+        const bool is_equal = to.loaded_and_saved(file, known()) == to.saved(converted(contents, from, to), false, {});
+        CHECK(is_equal);
+    });
+}
+
 TEST_CASE("a file that is saved in a format is that of a memory which has it") {
-    std::mt19937 random{20261129};
-    for (const Side& from : sides())
-        for (const Side& to : sides()) {
-            CAPTURE(from.key);
-            CAPTURE(from.value);
-            CAPTURE(to.key);
-            CAPTURE(to.value);
-            const int tokens = std::array{0, 1, 5, 300}[random() % 4];
-            const Contents contents = random_contents(tokens, random);
-            const bool is_equal = from.saved(contents, random() % 2 == 0, {.store_as = to.as})
-                                  == to.saved(converted(contents, from, to), false, {});
-            CHECK(is_equal);
-        }
+    for_each_pair(20261129, [](const Side& from, const Side& to, const Contents& contents, std::mt19937& random) {
+        const bool is_equal = from.saved(contents, random() % 2 == 0, {.store_as = to.as})
+                              == to.saved(converted(contents, from, to), false, {});
+        CHECK(is_equal);
+    });
 }
 
 TEST_CASE("a file in another format is refused without the option, and nothing has changed") {
@@ -295,8 +281,8 @@ TEST_CASE("a file whose planes are not those of its format is refused, and nothi
     };
     const auto refusal = [&](const Bytes& file) { return sides()[0].refusal(file, known()); };
     auto halves = make<StandardV<half>>();
-    CHECK(loaded(by_hand("q8_0", {1, 2, 4, 34}, {}), halves, known()));
-    CHECK(loaded(by_hand("int8_per_head", {1, 2, 128, 1}, Dtype::f32), halves, known()));
+    CHECK(loaded(by_hand("q8_0", {1, 2, 4, 34}, {}), halves, {.convert_from = known()}));
+    CHECK(loaded(by_hand("int8_per_head", {1, 2, 128, 1}, Dtype::f32), halves, {.convert_from = known()}));
     CHECK(refusal(by_hand("q8_0", {1, 2, 3, 34}, {})) == "f: its layers.0.keys is [1, 2, 3], expected [1, 2, 4]");
     CHECK(refusal(by_hand("q8_0", {1, 1, 4, 34}, {})) == "f: its layers.0.keys is [1, 1, 4], expected [1, 2, 4]");
     CHECK(refusal(by_hand("q8_0", {2, 2, 4, 34}, {})) == "f: its layers.0.keys is [2, 2, 4], expected [1, 2, 4]");
@@ -324,14 +310,14 @@ TEST_CASE("a file of units with any byte changed, or cut off anywhere, is refuse
     pass.commit();
     const Bytes whole = saved(from, from.snapshot(Sequence{0}).value());
     Cache<StandardV<half>> to{small, limits};
-    REQUIRE(loaded(whole, to, known()));
+    REQUIRE(loaded(whole, to, {.convert_from = known()}));
     for (std::size_t at = 0; at < whole.size(); ++at) {
         Bytes bytes = whole;
         bytes[at] ^= std::byte{0x04};
         CAPTURE(at);
-        CHECK_FALSE(loaded(bytes, to, known()));
+        CHECK_FALSE(loaded(bytes, to, {.convert_from = known()}));
         bytes.resize(at);
-        CHECK_FALSE(loaded(bytes, to, known()));
+        CHECK_FALSE(loaded(bytes, to, {.convert_from = known()}));
     }
     CHECK(to.statistics().snapshots == 0);
     CHECK(to.statistics().offloaded == 0);
@@ -350,13 +336,13 @@ TEST_CASE("a snapshot in a colder tier is saved in the formats of the cache, and
     CHECK(converted != exact);
     REQUIRE(cache.restore(Sequence{1}, snapshot));
     CHECK(saved(cache, cache.snapshot(Sequence{1}).value()) == converted);
-    const auto found = loaded(exact, cache, {}).value();
+    const auto found = loaded(exact, cache).value();
     CHECK(found.bytes() > snapshot.bytes());
     CHECK(saved(cache, found) == exact);
 
     auto head = cache.snapshot(Sequence{0}).value();
     auto tail = cache.split(head, Position{3}).value();
-    auto loaded_head = loaded(saved(cache, head), cache, {}).value();
+    auto loaded_head = loaded(saved(cache, head), cache).value();
     REQUIRE(cache.merge(loaded_head, std::move(tail))); // which goes to where the head is, as it is
     CHECK(saved(cache, loaded_head) == exact);
 }

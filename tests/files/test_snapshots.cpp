@@ -6,6 +6,7 @@
 #include "formats.hpp"
 #include "hybrid/toy.hpp"
 #include "made_files.hpp"
+#include "snapshot_bytes.hpp"
 #include "violations.hpp"
 #include <cellar/files/snapshot_file.hpp>
 #include <cellar/format/blocks.hpp>
@@ -30,6 +31,8 @@ namespace {
 using namespace cellar;
 using disk::Bytes;
 using disk::Disk;
+using disk::loaded;
+using disk::saved;
 using numbers::prompt;
 using numbers::Values;
 using numbers::values;
@@ -46,23 +49,6 @@ Numbers filled() {
     numbers::feed(all, prompt(1, 0, {9, 9}));
     numbers::feed(all, prompt(0, 0, {1, 2, 3, 4, 5, 6}));
     return all;
-}
-
-/// The bytes of a file with the snapshot.
-template <class M>
-Bytes saved(M& memory, const SnapshotOf<M>& snapshot, SaveOptions options = {}) {
-    Disk disk;
-    options.write.files = &disk;
-    REQUIRE(save("f", memory, snapshot, options));
-    return disk.now.at("f")->now;
-}
-
-template <class M>
-FileResult<SnapshotOf<M>> loaded(const Bytes& bytes, M& memory, LoadOptions options = {}) {
-    Disk disk;
-    disk.put("f", bytes);
-    options.read.files = &disk;
-    return load("f", memory, options);
 }
 
 template <class M>
