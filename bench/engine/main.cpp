@@ -17,6 +17,7 @@
 #include <functional>
 #include <iomanip>
 #include <iostream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <random>
@@ -27,6 +28,8 @@
 
 namespace {
 
+const std::vector<std::string> runner_names{"attend", "ggml", "libllama-flash", "libllama", "libllama-streams"};
+
 struct Options {
     std::string model;
     int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
@@ -35,6 +38,7 @@ struct Options {
     int prompt = 512;
     std::vector<int> contexts{512, 4096, 16384, 32768};
     std::vector<int> sequences{1, 8};
+    std::vector<std::string> runners{runner_names};
     std::string keys;
     std::string values;
     std::int64_t bytes = std::int64_t{4} << 30;
@@ -51,6 +55,10 @@ void declare(CLI::App& app, Options& o) {
         ->capture_default_str();
     app.add_option("--contexts", o.contexts, "tokens of each sequence")->delimiter(',')->capture_default_str();
     app.add_option("--sequences", o.sequences, "that decode together")->delimiter(',')->capture_default_str();
+    app.add_option("--runners", o.runners, "which ones; at 128k tokens, memory may not suffice for all")
+        ->delimiter(',')
+        ->check(CLI::IsMember(runner_names))
+        ->capture_default_str();
     app.add_option("--cache-type-k", o.keys, "format of keys, in both")->check(CLI::IsMember({"f16", "f32", "q8_0"}));
     app.add_option("--cache-type-v", o.values, "format of values: that of the keys (default), or q4_0 beside q8_0")
         ->check(CLI::IsMember({"f16", "f32", "q8_0", "q4_0"}));
@@ -89,12 +97,18 @@ class Bench {
 public:
     Bench(const engine::Model& model, const Options& options, int context, int sequences)
         : model_{model}, options_{options}, context_{context}, sequences_{sequences} {
-        add_engine("attend", engine::Way::attend);
-        add_engine("flash", engine::Way::flash);
-        add_libllama("libllama, flash", true, true);
-        if (!ggml_is_quantized(types_.second))
-            add_libllama("libllama", false, true); // it has no other attention over quantised values
-        if (sequences > 1) add_libllama("libllama, flash, streams", true, false);
+        for (const std::string& name : options.runners) {
+            if (name == "attend")
+                add_engine(name, engine::Way::attend);
+            else if (name == "ggml")
+                add_engine(name, engine::Way::flash);
+            else if (name == "libllama-flash")
+                add_libllama(name, true, true);
+            else if (name == "libllama" && !ggml_is_quantized(types_.second))
+                add_libllama(name, false, true); // it has no other attention over quantised values
+            else if (name == "libllama-streams" && sequences > 1)
+                add_libllama(name, true, false);
+        }
     }
 
     /// By turns; another order in each round.
@@ -190,6 +204,7 @@ double ratio_to_best(const Runner& runner, const std::vector<Runner>& all) {
     const Runner* best = nullptr;
     for (const Runner& r : all)
         if (r.is_libllama && (best == nullptr || quantile(r.seconds, 0.5) < quantile(best->seconds, 0.5))) best = &r;
+    if (best == nullptr) return std::numeric_limits<double>::quiet_NaN();
     std::vector<double> ratios;
     for (std::size_t i = 0; i < runner.seconds.size(); ++i) ratios.push_back(best->seconds[i] / runner.seconds[i]);
     return quantile(ratios, 0.5);

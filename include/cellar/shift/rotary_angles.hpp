@@ -100,9 +100,10 @@ private:
             to_sines[pair] = sine;
             return;
         }
-        to_cosines[2 * pair] = to_cosines[2 * pair + 1] = cosine;
-        to_sines[2 * pair] = -sine;
-        to_sines[2 * pair + 1] = sine;
+        const std::ptrdiff_t first = std::ptrdiff_t{2} * pair;
+        to_cosines[first] = to_cosines[first + 1] = cosine;
+        to_sines[first] = -sine;
+        to_sines[first + 1] = sine;
     }
 
     std::vector<double> frequencies_;

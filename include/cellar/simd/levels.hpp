@@ -29,20 +29,20 @@ struct Levels {
 // Vectors of 16 levels, and of what is looked up in them.
 using LevelBytes = std::uint8_t __attribute__((vector_size(16)));
 
-/// Each kind of instructions has `unpack<levels>(from, to)`: the 32 levels of 16 bytes.
+/// Each kind of instructions has `unpack<Table>(from, to)`: the 32 levels of 16 bytes.
 struct BaselineLevels {
 #ifndef CELLAR_HAS_NEON
-    template <const Levels& levels>
+    template <const Levels& Table>
     static void unpack(const std::uint8_t* from, std::int8_t* to) {
-        constexpr int run = levels.run;
+        constexpr int run = Table.run;
         for (int first = 0; first < 16; first += run)
             for (int i = 0; i < run; ++i) {
-                to[2 * first + i] = levels.of_codes[from[first + i] & 0xf];
-                to[2 * first + run + i] = levels.of_codes[from[first + i] >> 4];
+                to[2 * first + i] = Table.of_codes[from[first + i] & 0xf];
+                to[2 * first + run + i] = Table.of_codes[from[first + i] >> 4];
             }
     }
 #else
-    template <const Levels& levels>
+    template <const Levels& Table>
     static void unpack(const std::uint8_t* from, std::int8_t* to);
 
     static LevelBytes look_up(LevelBytes table, LevelBytes codes) {
@@ -68,30 +68,30 @@ template <int Run, std::size_t... I>
     std::memcpy(to, in_order, sizeof(in_order));
 }
 
-template <const Levels& levels, class Lookup>
+template <const Levels& Table, class Lookup>
 [[gnu::always_inline]] inline void unpack_by(Lookup look_up, const std::uint8_t* from, std::int8_t* to) {
     LevelBytes table;
     LevelBytes both;
-    std::memcpy(&table, levels.of_codes, sizeof(table));
+    std::memcpy(&table, Table.of_codes, sizeof(table));
     std::memcpy(&both, from, sizeof(both));
-    store_in_order<levels.run>(look_up(table, both & 0xf), look_up(table, both >> 4), to,
-                               std::make_index_sequence<16>{});
+    store_in_order<Table.run>(look_up(table, both & 0xf), look_up(table, both >> 4), to,
+                              std::make_index_sequence<16>{});
 }
 
 #endif
 
 #ifdef CELLAR_HAS_NEON
-template <const Levels& levels>
+template <const Levels& Table>
 void BaselineLevels::unpack(const std::uint8_t* from, std::int8_t* to) {
-    unpack_by<levels>([](LevelBytes table, LevelBytes codes) { return look_up(table, codes); }, from, to);
+    unpack_by<Table>([](LevelBytes table, LevelBytes codes) { return look_up(table, codes); }, from, to);
 }
 #endif
 
 #ifdef CELLAR_HAS_X86_VECTORS
 struct Avx2Levels {
-    template <const Levels& levels>
+    template <const Levels& Table>
     [[gnu::always_inline]] static void unpack(const std::uint8_t* from, std::int8_t* to) {
-        unpack_by<levels>(
+        unpack_by<Table>(
             [](LevelBytes table, LevelBytes codes) __attribute__((always_inline)) {
                 LevelBytes found;
                 asm("vpshufb %2, %1, %0" : "=x"(found) : "x"(table), "x"(codes));

@@ -219,8 +219,8 @@ TEST_CASE("tensors and passes that do not fit are violations") {
     CHECK(violation_of([&] { const Tensors tensors{growing}; })
           == "Tensors: 256 of 512 cells have memory, expected all: no initial_cells");
 
-    const std::vector<float> ones(kv_heads * head_dim, 1.0F);
-    Cache<StandardV<q8_0>> divided{{.layers = 1, .kv_heads = kv_heads, .head_dim = head_dim, .factors = {{ones, ones}}},
+    const std::vector<float> ones(kv_heads * 32, 1.0F);
+    Cache<StandardV<q8_0>> divided{{.layers = 1, .kv_heads = kv_heads, .head_dim = 32, .factors = {{ones, ones}}},
                                    limits};
     CHECK(violation_of([&] { const Tensors tensors{divided}; })
           == "Tensors: the cache has factors of channels, expected none: ggml does not multiply by them");
