@@ -10,6 +10,7 @@
   A region lies between the lines `// [region]` and `// [/region]`; its indentation is left out.
 - Every link to a file of the project, and to a heading of a page, leads somewhere.
 - No decision in docs/decisions.md is longer than eight lines.
+- Each item of a list has a line of its own.
 - A page in docs/ begins with a recommendation: it has bold words before its first section. Lists of answers need none.
 
 usage: check.py [--update] <the project's folder>
@@ -109,6 +110,12 @@ def check_opening(page, text):
         yield f"{page}: no recommendation before the first section, expected bold words, as in '**If unsure**, ...'"
 
 
+def check_lists(page, text):
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.search(r"\S - (\*\*|`|\[)", re.sub(r"`[^`]*`", "`", line)) and not line.startswith("|"):
+            yield f"{page}:{number}: an item of a list within a line, expected a line of its own"
+
+
 def check_decisions(text):
     for section in re.split(r"^## +", text, flags=re.M)[1:]:
         title, _, body = section.partition("\n")
@@ -125,6 +132,7 @@ def check(root):
         yield from check_blocks(root, page, text)
         yield from check_links(root, page, text)
         yield from check_opening(page, text)
+        yield from check_lists(page, text)
         if page == DECISIONS:
             yield from check_decisions(text)
 

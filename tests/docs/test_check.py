@@ -64,6 +64,9 @@ class Rules(unittest.TestCase):
         with Tree(**{"README.md": page("<!-- quote: examples/01_sum.cpp inner -->", "a += 1;\n")}) as root:
             self.assertEqual(list(check.check(root)), [])
 
+    def test_item_within_a_line(self):
+        self.expect("README.md:5: an item of a list", **{"README.md": "# A page\n\nWords.\n\n- one - **two**\n"})
+
     def test_quote_differs(self):
         text = page("<!-- quote: examples/01_sum.cpp sum -->", "int a = 2;\n")
         self.expect("differs from region [sum]", **{"README.md": text})
