@@ -6,6 +6,7 @@
 #include "hybrid/toy.hpp"
 #include "transfers.hpp"
 #include "violations.hpp"
+#include <cellar/format/int8.hpp>
 #include <cellar/mpi/detail/message.hpp>
 #include <cellar/mpi/detail/transfers.hpp>
 #include <cellar/mpi/detail/wire.hpp>
@@ -402,6 +403,39 @@ TEST_CASE("a time limit may be as long as any, and a snapshot is received once")
             CHECK(violation_of([&] { static_cast<void>(receiving.wait()); }).find("taken already")
                   != std::string::npos);
         });
+}
+
+TEST_CASE("scales that are not those of the announced format are refused") {
+    using Bytes = Cache<StandardV<int8_per_head>>;
+    using Half = Cache<StandardV<half>>;
+    const CacheLimits limits{.sequences = 1, .capacity = 8, .batch = 8};
+    const auto check = [&](const Change& change, const std::string& words) {
+        between(
+            [&](const Communicator& comm, int rank) {
+                Bytes cache{shape, limits};
+                auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 1}).value();
+                for (const int layer : {0, 1}) pass.put(layer, numbers::Values(2, 1), numbers::Values(1, 1));
+                pass.commit();
+                Hand hand{comm, rank};
+                hand.announce(announcement_of(std::move(cache), change));
+                hand.post({.kind = MessageKind::end}, {});
+            },
+            [&](const Communicator& comm, int rank) {
+                Half cache{shape, limits};
+                const auto received =
+                    mpi::receive(comm, rank, cache, Sequence{0}, {.convert_from = formats<int8_per_head>}).wait();
+                REQUIRE_FALSE(received);
+                CHECK(received.error() == MpiReason::unsuitable);
+                CHECK_MESSAGE(received.error().message.find(words) != std::string::npos, received.error().message);
+                CHECK(cache.statistics().free == cache.cells());
+            });
+    };
+    const auto scales = [](detail::StoredSnapshot& stored) -> detail::StoredArray& { return stored.arrays[2]; };
+    check([&](auto& stored) { scales(stored).format = detail::StoredFormat::f16(); },
+          "its layers.0.key_scales has elements of type F16, expected F32");
+    check([&](auto& stored) { scales(stored).name = "layers.0.other"; }, "it has no layers.0.key_scales");
+    check([&](auto& stored) { scales(stored).shape[2] = 2; },
+          "its layers.0.key_scales is [1, 1, 2], expected [1, 1, 1]");
 }
 
 TEST_CASE("altered and cut messages are refused") {

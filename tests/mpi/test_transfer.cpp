@@ -156,8 +156,9 @@ TEST_CASE("units and scales of any storage format arrive as they are, and anothe
             Cache<StandardV<ScaledHeads, OtherBlocks>, FullCausal, UnrotatedShift> other{blocks, limits};
             const auto refused = mpi::receive(comm, rank, other, Sequence{0}).wait();
             REQUIRE_FALSE(refused);
-            CHECK(refused.error().message
-                  == "receive: its layers.0.values has elements of another type, expected test_other_blocks");
+            CHECK(
+                refused.error().message
+                == "receive: its layers.0.values has elements of type 'test_blocks_of_32', expected test_other_blocks");
         });
 }
 

@@ -117,7 +117,7 @@ inline void convert_heads(const FormatCodec& from, HeadPlanes<const std::byte> s
 /// Storage formats as a value: see `formats`.
 using FormatList = std::span<const detail::FormatCodec>;
 
-/// A list of storage formats, for `LoadOptions::convert_from`.
+/// A list of storage formats, for the `convert_from` of `LoadOptions` and `mpi::ReceiveOptions`.
 template <StorageFormat... Formats>
 inline constexpr std::array<detail::FormatCodec, sizeof...(Formats)> formats{detail::codec_of<Formats>...};
 
@@ -127,7 +127,8 @@ struct StoredAs {
     const detail::FormatCodec* values = nullptr;
 };
 
-/// The formats of keys and of values in a file, for `SaveOptions::store_as`.
+/// The formats of keys and of values outside of their cache, for `SaveOptions::store_as`, `mpi::SendOptions::send_as`
+/// and `CacheLimits::offload_as`.
 template <StorageFormat Keys, StorageFormat Values = Keys>
 inline constexpr StoredAs stored_as{&detail::codec_of<Keys>, &detail::codec_of<Values>};
 

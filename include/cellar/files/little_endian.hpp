@@ -10,6 +10,7 @@
 #include <source_location>
 #include <span>
 #include <type_traits>
+#include <vector>
 
 namespace cellar {
 
@@ -21,6 +22,18 @@ inline void swap_to_little_endian(std::span<std::byte> bytes, std::size_t elemen
         for (; !bytes.empty(); bytes = bytes.subspan(element_bytes))
             std::reverse(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(element_bytes));
     }
+}
+
+/// Elements of a file as the machine has them: the same bytes, or a copy in `swapped`.
+inline std::span<const std::byte> in_native_order(std::span<const std::byte> bytes,
+                                                  [[maybe_unused]] std::size_t element_bytes,
+                                                  [[maybe_unused]] std::vector<std::byte>& swapped) {
+    if constexpr (std::endian::native != std::endian::little) {
+        swapped.assign(bytes.begin(), bytes.end());
+        swap_to_little_endian(swapped, element_bytes);
+        return swapped;
+    }
+    return bytes;
 }
 
 } // namespace detail

@@ -90,8 +90,9 @@ public:
 /// Receives what another process sends into sequence s, in place of its own tokens, which stay until everything is
 /// there. A cache takes cells for it at once, and each block is written to them straight away; recurrent states come by
 /// way of host memory. The memory is one of cellar's own or a hybrid of these. It may have another layout, element
-/// type, capacity, placement or backend than the sender's: `load` of files has the same rules. Refuses (`refused`, on
-/// both processes) with `full` if there are fewer free cells than the snapshot has tokens, and as `restore` does.
+/// type, capacity, placement or backend than the sender's, and other storage formats if `convert_from` has those of the
+/// sender: `load` of files has the same rules. Heads that are converted pass through host memory. Refuses (`refused`,
+/// on both processes) with `full` if there are fewer free cells than the snapshot has tokens, and as `restore` does.
 /// Returns at once.
 template <detail::SavesSnapshots M>
 Receiving<M, void> receive(const Communicator& comm, int rank, M& memory, Sequence s,

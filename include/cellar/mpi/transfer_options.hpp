@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/named_only.hpp>
+#include <cellar/element/format_codec.hpp>
 
 #include <chrono>
 #include <cstdint>
@@ -22,6 +23,9 @@ struct SendOptions {
     /// then leave from there, and the transfer has four blocks of that memory. Makes no difference on the host.
     bool device_aware = false;
     std::string model = {}; ///< sent along; any text that tells models apart
+    /// Keys and values of caches are sent in these formats (`stored_as<q8_0, q4_0>`): decoded, and encoded. Those that
+    /// have the format already are sent as they are. Nothing: all are.
+    StoredAs send_as = {};
 };
 
 /// How `receive` transfers.
@@ -34,6 +38,10 @@ struct ReceiveOptions {
     /// they also leave from such memory, and if they have this memory's type of elements.
     bool device_aware = false;
     std::string model = {}; ///< refuses a transfer with another one; empty: accepts every transfer
+    /// Formats of keys and values that are decoded, and encoded in the memory's own (`formats<half, q8_0>`). They must
+    /// outlive the transfer. Without them, what arrives in another format is refused, except between float, half and
+    /// bfloat16.
+    FormatList convert_from = {};
 };
 
 } // namespace cellar::mpi

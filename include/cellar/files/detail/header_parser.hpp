@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/in_quotes.hpp>
 #include <cellar/files/detail/header_text.hpp>
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/tensor.hpp>
@@ -20,14 +21,6 @@
 #include <vector>
 
 namespace cellar::detail {
-
-/// Text from a file for a message: printable, in quotes, and not too long.
-inline std::string in_quotes(std::string_view text) {
-    constexpr std::size_t longest = 60;
-    std::string result = "'";
-    for (const char c : text.substr(0, longest)) result += c >= ' ' && c <= '~' ? c : '?';
-    return result + (text.size() > longest ? "...'" : "'");
-}
 
 /// Reads a header event by event, and stops at the first event that the format does not have. So it needs no more
 /// memory than the text, whatever the text claims. Duplicate names are refused.

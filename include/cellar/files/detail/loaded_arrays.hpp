@@ -4,7 +4,6 @@
 #include <cellar/element/convert_stored.hpp>
 #include <cellar/element/format_codec.hpp>
 #include <cellar/element/stored_format.hpp>
-#include <cellar/files/detail/converted_heads.hpp>
 #include <cellar/files/detail/header_parser.hpp>
 #include <cellar/files/detail/saved_snapshot.hpp>
 #include <cellar/files/file_options.hpp>
@@ -12,9 +11,10 @@
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/little_endian.hpp>
 #include <cellar/files/tensor.hpp>
+#include <cellar/memory/arriving_heads.hpp>
+#include <cellar/memory/format_conversion.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 
-#include <bit>
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
@@ -39,16 +39,6 @@ inline bool is_of_bytes(const FileReader& reader, const StoredTensor& tensor) {
 inline StoredFormat units_of(const FileReader& reader, const StoredTensor& tensor) {
     if (is_of_bytes(reader, tensor)) return {*reader.metadata(format_name_key + tensor.name), tensor.shape.back()};
     return {std::string{to_string(tensor.dtype)}, bytes_of(tensor.dtype)};
-}
-
-inline Problem other_type(const std::string& name, const StoredFormat& found, const std::string& expected) {
-    const bool is_named = dtype_named(found.name).has_value() || found.name == "none";
-    return {"its " + name + " has elements of type " + (is_named ? found.name : in_quotes(found.name)) + ", expected "
-            + expected};
-}
-/// What is taken where a memory stores `own`.
-inline std::string types_for(const StoredFormat& own) {
-    return is_element(own) ? "F32, F16 or BF16" : own.name;
 }
 
 /// A file, for the memory that checks whether it takes the snapshot.
@@ -97,11 +87,7 @@ public:
     Checked<const FormatCodec*> conversion(const std::string& name, const StoredFormat& own) const override {
         const StoredTensor* const tensor = reader_.find(name);
         if (tensor == nullptr) return nullptr;
-        const StoredFormat found = units_of(reader_, *tensor);
-        if (found == own || (is_element(found) && is_element(own))) return nullptr;
-        for (const FormatCodec& codec : options_.convert_from)
-            if (codec.units() == found) return &codec;
-        return other_type(name, found, types_for(own));
+        return find_conversion(options_.convert_from, name, units_of(reader_, *tensor), own);
     }
 
     bool read(const std::string& name, std::span<std::int32_t> to) override {
@@ -136,11 +122,7 @@ struct LoadTarget {
     void take(std::span<const std::byte> bytes, std::uint64_t offset) const {
         if (is_copied()) return swap_to_little_endian({place(offset), bytes.size()}, element_bytes);
         std::vector<std::byte> swapped;
-        if constexpr (std::endian::native == std::endian::big) {
-            swapped.assign(bytes.begin(), bytes.end());
-            swap_to_little_endian(swapped, element_bytes);
-            bytes = swapped;
-        }
+        bytes = in_native_order(bytes, element_bytes, swapped);
         conversion_of(from, to)(bytes.data(), place(offset), bytes.size() / from.unit_bytes);
     }
 };
@@ -169,7 +151,7 @@ public:
         }
         const StoredFormat from = tensor == nullptr ? StoredFormat{"none"} : units_of(reader_, *tensor);
         if (from != array.format && conversion_of(from, array.format) == nullptr)
-            return other_type(array.name, from, types_for(array.format));
+            return other_type(array.name, from.name, types_for(array.format));
         rows_.emplace(tensor, LoadTarget{from, array.format, array.on_host().data(), bytes_of(tensor->dtype)});
         return std::size_t{1};
     }
@@ -182,29 +164,36 @@ public:
     void take(const FilePiece& piece) {
         if (const auto target = rows_.find(piece.tensor); target != rows_.end())
             target->second.take(piece.bytes, piece.offset);
-        if (const auto target = heads_.find(piece.tensor); target != heads_.end())
-            target->second->take(*piece.tensor, piece.bytes, piece.offset);
+        if (const auto target = heads_.find(piece.tensor); target != heads_.end()) {
+            std::vector<std::byte> swapped;
+            const auto bytes = in_native_order(piece.bytes, bytes_of(piece.tensor->dtype), swapped);
+            target->second.heads->take(bytes, target->second.are_scales);
+        }
     }
 
 private:
+    struct PlaneOfHeads {
+        std::shared_ptr<ArrivingHeads> heads;
+        bool are_scales;
+    };
+
     Checked<std::size_t> add_heads(const FormatCodec& from, const StoredTensor& units,
                                    std::span<const StoredArray> arrays) {
         const StoredTensor* const scales =
             from.scales == nullptr ? nullptr : reader_.find(scales_name(arrays.front().name));
         if (scales != nullptr && units_of(reader_, *scales) != from.scales())
-            return other_type(scales->name, units_of(reader_, *scales), from.scales().name);
+            return other_type(scales->name, units_of(reader_, *scales).name, from.scales().name);
         const std::size_t count = arrays.front().codec->scales == nullptr ? 1 : 2;
-        const auto heads =
-            std::make_shared<LoadedHeads>(from, units, scales, arrays.front(), count == 1 ? nullptr : &arrays[1]);
-        heads_.emplace(&units, heads);
-        if (scales != nullptr) heads_.emplace(scales, heads);
+        const auto heads = std::make_shared<ArrivingHeads>(from, arrays.front(), count == 1 ? nullptr : &arrays[1]);
+        heads_.emplace(&units, PlaneOfHeads{heads, false});
+        if (scales != nullptr) heads_.emplace(scales, PlaneOfHeads{heads, true});
         return count;
     }
 
     const FileReader& reader_;
     const SavedSource& source_;
     std::map<const StoredTensor*, LoadTarget> rows_;
-    std::map<const StoredTensor*, std::shared_ptr<LoadedHeads>> heads_;
+    std::map<const StoredTensor*, PlaneOfHeads> heads_;
 };
 
 /// Reads all data once: fills the arrays, which were allocated just now, and checks the checksum. After an error they

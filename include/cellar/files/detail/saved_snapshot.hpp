@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cellar/base/result.hpp>
-#include <cellar/files/detail/converted_heads.hpp>
 #include <cellar/files/file_options.hpp>
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/file_writer.hpp>
 #include <cellar/files/tensor.hpp>
+#include <cellar/memory/format_conversion.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 
 #include <algorithm>

@@ -4,6 +4,10 @@
 #include <cellar/base/result.hpp>
 #include <cellar/crc/crc32.hpp>
 #include <cellar/element/convert_stored.hpp>
+#include <cellar/element/format_codec.hpp>
+#include <cellar/element/stored_format.hpp>
+#include <cellar/memory/arriving_heads.hpp>
+#include <cellar/memory/format_conversion.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/message.hpp>
@@ -51,6 +55,7 @@ public:
         : TransferEnd{"receive", comm, rank, options, MessageKind::failure},
           model_{options.model},
           is_device_aware_{options.device_aware},
+          convert_from_{options.convert_from},
           target_{std::move(target)} {}
     ~Receiver() override { fail(mpi::MpiReason::cancelled, rank(), ": cancelled"); }
 
@@ -59,10 +64,16 @@ public:
 private:
     /// What is left to come of an array, and where it goes.
     struct Incoming {
-        const StoredArray* to = nullptr;
+        const StoredArray* to = nullptr; ///< null if it goes nowhere, or its heads are converted
         ConvertElements convert = nullptr;
+        std::shared_ptr<ArrivingHeads> heads = nullptr;
+        bool are_scales = false; ///< of the heads
         std::uint64_t next = 0;
+
+        bool takes_rows() const { return to != nullptr || heads != nullptr; }
     };
+    /// By the names of arrays that arrive.
+    using Targets = std::map<std::string, Incoming>;
 
     void time_out() override {
         fail(error_of_rank(mpi::MpiReason::timed_out, "receive", rank(), {" sent nothing within the time limit"}));
@@ -122,15 +133,15 @@ private:
     // Waits for another announcement.
     void forget() noexcept {
         target_->give_up();
-        arrays_.clear();
         incoming_.clear();
+        arrays_.clear();
         rows_left_ = 0;
         set_accepted(false);
         set_number(0);
     }
 
     void accept(const Message& message) {
-        announcement_.emplace();
+        announcement_.emplace(convert_from_);
         if (const auto read = announcement_->read(message.received_body()); !read) return malformed(read.error().text);
         Checked<void> suits;
         if (!model_.empty() && announcement_->model() != model_)
@@ -146,25 +157,55 @@ private:
 
     // Finds where each announced array goes.
     Checked<void> connect() {
-        std::map<std::string, const StoredArray*> targets;
-        for (const StoredArray& array : arrays_) targets.emplace(array.name, &array);
-        for (const AnnouncedArray& array : announcement_->arrays()) {
-            Incoming incoming;
-            if (array.format != StoredFormat::i32()) {
-                const auto found = targets.find(array.name);
-                if (found == targets.end() || found->second->shape != array.shape)
-                    return Problem{"it has " + array.name + ", which this memory does not take"};
-                const StoredFormat& own = found->second->format;
-                if (array.format != own && conversion_of(array.format, own) == nullptr)
-                    return Problem{"its " + array.name + " has elements of another type, expected " + own.name};
-                incoming = {found->second, conversion_of(array.format, found->second->format), 0};
-                if (array.row_bytes != 0) rows_left_ += array.shape[0];
-                targets.erase(found);
+        Targets targets;
+        for (std::size_t i = 0; i < arrays_.size(); ++i) {
+            const FormatCodec* const own = arrays_[i].codec;
+            const auto from = own == nullptr ? Checked<const FormatCodec*>{nullptr}
+                                             : announcement_->conversion(arrays_[i].name, arrays_[i].format);
+            if (!from) return from.error();
+            if (*from == nullptr) {
+                targets.emplace(arrays_[i].name, Incoming{.to = &arrays_[i]});
+            } else {
+                add_converted_heads(targets, **from, i);
+                if (own->scales != nullptr) ++i;
             }
-            incoming_.push_back(incoming);
+        }
+        for (const AnnouncedArray& array : announcement_->arrays()) {
+            const auto incoming = take_target(targets, array);
+            if (!incoming) return incoming.error();
+            if (incoming->takes_rows() && array.row_bytes != 0) rows_left_ += array.shape[0];
+            incoming_.push_back(*incoming);
         }
         if (targets.empty()) return {};
         return Problem{"it has no " + targets.begin()->first};
+    }
+    // The units of arrays_[i], and the scales after them if there are any, are made of what arrives.
+    void add_converted_heads(Targets& targets, const FormatCodec& from, std::size_t i) {
+        const StoredArray& units = arrays_[i];
+        const StoredArray* const scales = units.codec->scales == nullptr ? nullptr : &arrays_[i + 1];
+        const auto heads = std::make_shared<ArrivingHeads>(from, units, scales);
+        targets.emplace(units.name, Incoming{.heads = heads});
+        if (from.scales != nullptr)
+            targets.emplace(scales_name(units.name), Incoming{.heads = heads, .are_scales = true});
+    }
+    Checked<Incoming> take_target(Targets& targets, const AnnouncedArray& array) const {
+        if (array.format == StoredFormat::i32()) return Incoming{};
+        const auto found = targets.find(array.name);
+        if (found == targets.end()) return Problem{"it has " + array.name + ", which this memory does not take"};
+        Incoming incoming = std::move(found->second);
+        targets.erase(found);
+        if (incoming.heads != nullptr) {
+            const StoredFormat expected = incoming.heads->format(incoming.are_scales);
+            if (array.format != expected) return other_type(array.name, array.format.name, expected.name);
+            return incoming;
+        }
+        if (incoming.to->shape != array.shape)
+            return Problem{"it has " + array.name + ", which this memory does not take"};
+        const StoredFormat& own = incoming.to->format;
+        incoming.convert = conversion_of(array.format, own);
+        if (array.format != own && incoming.convert == nullptr)
+            return other_type(array.name, array.format.name, types_for(own));
+        return incoming;
     }
 
     // `message` has the rows, with or without a head.
@@ -172,7 +213,7 @@ private:
         if (head.array >= incoming_.size()) return malformed("a block is of no array");
         Incoming& incoming = incoming_[static_cast<std::size_t>(head.array)];
         const AnnouncedArray& array = announcement_->arrays()[static_cast<std::size_t>(head.array)];
-        if (incoming.to == nullptr || array.row_bytes == 0 || head.first != incoming.next || head.rows == 0
+        if (!incoming.takes_rows() || array.row_bytes == 0 || head.first != incoming.next || head.rows == 0
             || head.rows > array.shape[0] - incoming.next || head.rows != head.bytes / array.row_bytes
             || head.bytes % array.row_bytes != 0)
             return malformed("a block has other rows than those that follow");
@@ -190,6 +231,11 @@ private:
     // Returns the checksum. What is written belongs to the transfer alone, so it may be altered bytes.
     std::uint32_t place(const Incoming& incoming, const AnnouncedArray& array, const MessageHead& head,
                         std::span<const std::byte> from) {
+        if (incoming.heads != nullptr) {
+            const std::uint32_t found = crc32_of(from);
+            if (found == head.body_crc) incoming.heads->take(from, incoming.are_scales);
+            return found;
+        }
         const std::size_t unit = array.format.unit_bytes;
         const std::size_t own_unit = incoming.to->format.unit_bytes;
         const bool is_same = array.format == incoming.to->format;
@@ -226,12 +272,14 @@ private:
     void close() noexcept override {
         if (error()) target_->give_up();
         inbox().drop(number(), is_accepted() && !is_last_);
+        incoming_.clear();
         arrays_.clear();
         rooms_.clear();
     }
 
     std::string model_;
     bool is_device_aware_;
+    FormatList convert_from_;
     std::unique_ptr<ReceiveTarget> target_;
     std::optional<Announcement> announcement_;
     std::vector<StoredArray> arrays_;

@@ -4,6 +4,8 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/crc/crc32.hpp>
+#include <cellar/element/format_codec.hpp>
+#include <cellar/memory/format_conversion.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/message.hpp>
@@ -38,7 +40,8 @@ public:
     Sender(const mpi::Communicator& comm, int rank, const mpi::SendOptions& options)
         : TransferEnd{"send", comm, rank, options, MessageKind::end},
           block_{options.block},
-          is_device_aware_{options.device_aware} {
+          is_device_aware_{options.device_aware},
+          send_as_{options.send_as} {
         CELLAR_EXPECTS(block_ >= 1 << 20 && block_ <= 1 << 30, "send: blocks of ", block_,
                        " bytes, expected 2^20 to 2^30");
         set_number(comm.transfers().next_number());
@@ -49,12 +52,15 @@ public:
     void hold(std::shared_ptr<const void> held) { held_ = std::move(held); }
     bool holds() const { return held_ != nullptr; }
 
-    /// Announces what `save(stored)` adds to a snapshot, or that there is no memory for it.
+    /// Announces what `save(stored)` adds to a snapshot, or that there is no memory for it, or that its heads do not
+    /// suit the format that they are to be sent in.
     template <class Save>
     void announce(const std::string& model, Save save) {
         try {
             StoredSnapshot stored;
             save(stored);
+            if (const auto done = convert_arrays(stored.arrays, send_as_); !done)
+                return withdraw({mpi::MpiReason::unsuitable, own_rank(), "send: " + done.error().text});
             announce(std::move(stored), model);
         } catch (const std::bad_alloc&) {
             withdraw({mpi::MpiReason::no_memory, own_rank(), "send: no memory for the transfer"});
@@ -85,6 +91,7 @@ public:
     /// All rows are there, in the snapshot that was announced. False if it is another one.
     bool complete(StoredSnapshot stored) {
         if (is_over()) return true;
+        convert_arrays(stored.arrays, send_as_).value(); // as what was announced
         if (stored.numbers != stored_.numbers || stored.arrays.size() != stored_.arrays.size()) return false;
         for (std::size_t i = 0; i < stored.arrays.size(); ++i)
             if (stored.arrays[i].name != stored_.arrays[i].name || stored.arrays[i].shape != stored_.arrays[i].shape)
@@ -252,6 +259,7 @@ private:
 
     std::int64_t block_; // bytes
     bool is_device_aware_;
+    StoredAs send_as_;
     std::shared_ptr<const void> held_;
     StoredSnapshot stored_;
     std::vector<Queue> queues_; // of each array

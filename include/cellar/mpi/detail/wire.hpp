@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cellar/base/result.hpp>
+#include <cellar/element/format_codec.hpp>
 #include <cellar/element/stored_format.hpp>
+#include <cellar/memory/format_conversion.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/mpi/detail/mpi_errors.hpp>
 #include <cellar/mpi/mpi_result.hpp>
@@ -109,6 +111,9 @@ inline std::optional<std::uint64_t> row_bytes_of(const StoredFormat& format, std
 /// What a sender announces: the numbers and arrays of a snapshot.
 class Announcement final : public StoredSource {
 public:
+    /// `known`: formats that may be converted.
+    explicit Announcement(FormatList known) : known_{known} {}
+
     static void write(WireWriter& out, const std::string& model, const StoredSnapshot& stored) {
         out.text(model);
         out.number(static_cast<std::uint64_t>(stored.numbers.size()));
@@ -154,6 +159,11 @@ public:
         const auto found = indices_.find(name);
         return found == indices_.end() ? std::nullopt : std::optional{arrays_[found->second].shape};
     }
+    Checked<const FormatCodec*> conversion(const std::string& name, const StoredFormat& own) const override {
+        const auto found = indices_.find(name);
+        if (found == indices_.end()) return nullptr;
+        return find_conversion(known_, name, arrays_[found->second].format, own);
+    }
     bool read(const std::string& name, std::span<std::int32_t> to) override {
         const auto found = indices_.find(name);
         if (found == indices_.end()) return false;
@@ -185,6 +195,7 @@ private:
         return {};
     }
 
+    FormatList known_;
     std::string model_;
     std::map<std::string, std::int64_t> numbers_;
     std::vector<AnnouncedArray> arrays_;

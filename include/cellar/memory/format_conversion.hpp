@@ -1,63 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/in_quotes.hpp>
 #include <cellar/element/format_codec.hpp>
-#include <cellar/files/little_endian.hpp>
-#include <cellar/files/tensor.hpp>
+#include <cellar/element/stored_format.hpp>
 #include <cellar/memory/converted_rows.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <memory>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+// What is saved, or sent, in other formats than a memory has, and what may be taken in others.
+
 namespace cellar::detail {
 
-/// Keys or values of a layer that are loaded from another format: converted once all bytes of their planes are there.
-class LoadedHeads {
-public:
-    /// `target`: the units, and the scales or null. All outlive it.
-    LoadedHeads(const FormatCodec& from, const StoredTensor& units, const StoredTensor* scales,
-                const StoredArray& target, const StoredArray* target_scales)
-        : from_{from},
-          target_{target},
-          target_scales_{target_scales},
-          of_units_{&units},
-          left_{units.bytes + (scales == nullptr ? 0 : scales->bytes)} {}
+/// What is saved has another format than is expected. The name of a type may be any text, so one that safetensors does
+/// not have is in quotes.
+inline Problem other_type(const std::string& name, const std::string& found, const std::string& expected) {
+    const bool is_plain = found.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos;
+    return {"its " + name + " has elements of type " + (is_plain || found == "none" ? found : in_quotes(found))
+            + ", expected " + expected};
+}
+/// What is taken where a memory stores `own`.
+inline std::string types_for(const StoredFormat& own) {
+    return is_element(own) ? "F32, F16 or BF16" : own.name;
+}
 
-    /// The bytes of one of the tensors from `offset` on, little-endian.
-    void take(const StoredTensor& tensor, std::span<const std::byte> bytes, std::uint64_t offset) {
-        std::vector<std::byte>& plane = &tensor == of_units_ ? units_ : scales_;
-        plane.resize(static_cast<std::size_t>(tensor.bytes));
-        const std::span<std::byte> place{plane.data() + offset, bytes.size()};
-        std::memcpy(place.data(), bytes.data(), bytes.size());
-        swap_to_little_endian(place, bytes_of(tensor.dtype));
-        left_ -= bytes.size();
-        if (left_ == 0) convert();
-    }
-
-private:
-    void convert() {
-        std::byte* const scales = target_scales_ == nullptr ? nullptr : target_scales_->on_host().data();
-        convert_heads(from_, {units_.data(), scales_.data()}, *target_.codec, {target_.on_host().data(), scales},
-                      target_.shape[0] * target_.shape[1], target_.dim());
-        units_ = {};
-        scales_ = {};
-    }
-
-    const FormatCodec& from_;
-    const StoredArray& target_;
-    const StoredArray* target_scales_;
-    const StoredTensor* of_units_;
-    std::uint64_t left_; // bytes that are still to come
-    std::vector<std::byte> units_;
-    std::vector<std::byte> scales_;
-};
+/// What an array of keys or values in the format `found` is converted from to `own`: see `StoredSource::conversion`.
+/// `known`: the formats that may be converted.
+inline Checked<const FormatCodec*> find_conversion(FormatList known, const std::string& name, const StoredFormat& found,
+                                                   const StoredFormat& own) {
+    if (found == own || (is_element(found) && is_element(own))) return nullptr;
+    for (const FormatCodec& codec : known)
+        if (codec.units() == found) return &codec;
+    return other_type(name, found.name, types_for(own));
+}
 
 /// Adds what `units`, and `scales` if they have any, are in the format `to`.
 inline void add_converted(StoredArray units, StoredArray scales, const FormatCodec& to,
@@ -67,6 +48,7 @@ inline void add_converted(StoredArray units, StoredArray scales, const FormatCod
     const auto add = [&](std::string name, StoredFormat format, std::uint64_t of_head, bool is_scales) {
         const std::vector<std::uint64_t>& shape = heads->units.shape;
         StoredArray array{std::move(name), std::move(format), {shape[0], shape[1], of_head}};
+        array.comes_later = heads->units.comes_later;
         array.set_rows(new ConvertedRows{heads, is_scales});
         arrays.push_back(std::move(array));
     };
