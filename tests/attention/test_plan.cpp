@@ -73,21 +73,21 @@ TEST_CASE("a plan serves the layers of one pass that have the same heads") {
     Cache<StandardV<float>> cache{{.layers = 2, .kv_heads = 2, .head_dim = 8},
                                   {.sequences = 1, .capacity = 64, .batch = 16}};
     const std::vector<float> rows(std::size_t{5} * 2 * 8);
-    constexpr int mark = 7; // in place of the window's 0 sinks, to see whether a plan is made again
+    constexpr int mark = 7; // in place of 0 tokens of a tree, to see whether a plan is made again
     for (int begin = 0; begin < 10; begin += 5) {
         auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{begin}, 5}).value();
         for (int layer = 0; layer < 2; ++layer) pass.put(layer, rows, rows);
         auto source = pass.attention_source("test", 1);
         CHECK_FALSE(source.memory().is_planned);
-        plan_of(source, {5, 4, 2, 8, 8}, false).tokens().sinks = mark;
-        CHECK(plan_of(source, {5, 4, 2, 8, 8}, false).tokens().sinks == mark);
-        CHECK(plan_of(source, {5, 8, 2, 8, 8}, false).tokens().sinks == 0); // more query heads
-        plan_of(source, {5, 8, 2, 8, 8}, false).tokens().sinks = mark;
-        CHECK(plan_of(source, {5, 8, 2, 8, 4}, false).tokens().sinks == 0); // partial results are shorter
-        plan_of(source, {5, 8, 2, 8, 4}, false).tokens().sinks = mark;
-        CHECK(plan_of(source, {5, 8, 2, 8, 4}, true).tokens().sinks == 0); // prefixes are shared
-        plan_of(source, {5, 8, 2, 8, 4}, true).tokens().sinks = mark;
-        CHECK(plan_of(source, {5, 8, 4, 8, 4}, true).tokens().sinks == 0); // more heads of keys
+        plan_of(source, {5, 4, 2, 8, 8}, false).tokens().stored = mark;
+        CHECK(plan_of(source, {5, 4, 2, 8, 8}, false).tokens().stored == mark);
+        CHECK(plan_of(source, {5, 8, 2, 8, 8}, false).tokens().stored == 0); // more query heads
+        plan_of(source, {5, 8, 2, 8, 8}, false).tokens().stored = mark;
+        CHECK(plan_of(source, {5, 8, 2, 8, 4}, false).tokens().stored == 0); // partial results are shorter
+        plan_of(source, {5, 8, 2, 8, 4}, false).tokens().stored = mark;
+        CHECK(plan_of(source, {5, 8, 2, 8, 4}, true).tokens().stored == 0); // prefixes are shared
+        plan_of(source, {5, 8, 2, 8, 4}, true).tokens().stored = mark;
+        CHECK(plan_of(source, {5, 8, 4, 8, 4}, true).tokens().stored == 0); // more heads of keys
         pass.commit();
     }
 }

@@ -27,6 +27,7 @@ COMPLETE = {
 # Where a function of the page may be declared, too.
 OTHERS = (
     "attention/attend.hpp",
+    "attention/attend_residual.hpp",
     "base/batch_builder.hpp",
     "cache/audit.hpp",
     "cache/cache_pass.hpp",

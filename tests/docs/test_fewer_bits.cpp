@@ -4,6 +4,7 @@
 #include "format/heads.hpp"
 #include "paths.hpp"
 #include <cellar/attention/attend.hpp>
+#include <cellar/attention/attend_residual.hpp>
 #include <cellar/cache/channel_calibration.hpp>
 #include <cellar/cellar.hpp>
 #include <cellar/format/affine.hpp>
@@ -185,6 +186,33 @@ TEST_CASE("some layers stay exact") {
         CHECK((std::abs(out[1] - 0.3F) < 1e-3F) == (layer < 2));
     }
     pass.commit();
+}
+
+TEST_CASE("the newest tokens are exact") {
+    constexpr int layers = 2, tokens = 80;
+    const cellar::CacheShape shape{.layers = layers, .kv_heads = 1, .head_dim = 64};
+    const cellar::CacheLimits limits{.sequences = 2, .capacity = 100, .batch = 80};
+    std::vector<float> k(std::size_t{tokens} * 64, 0.3F), q(k), out(k.size());
+    for (std::size_t token = 0; token < tokens; ++token) k[64 * token] = 1; // the largest of its block
+    const std::vector<float>& v = k;
+    // [residual]
+    using Coarse = cellar::Cache<cellar::StandardV<cellar::q4_0>>;
+    using Exact = cellar::Cache<cellar::StandardV<cellar::half>, cellar::SlidingWindow<>>;
+    cellar::Hybrid<cellar::Repeat<Coarse>, Coarse, Exact> memory{
+        layers, Coarse{shape, limits}, Exact{shape, limits, cellar::SlidingWindow<>{64, {.sinks = 4}}}};
+    auto pass = memory.begin(cellar::Sequence{0}, tokens).value();
+    for (int layer = 0; layer < layers; ++layer) {
+        auto& coarse = pass.of<Coarse>();
+        auto& exact = pass.of<Exact>(); // which has as many layers, but none in the pattern
+        coarse.put(layer, k, v);
+        exact.put(layer, k, v);
+        cellar::attend_residual(coarse, exact, layer, q, out);
+    }
+    pass.commit();
+    // [/residual]
+    CHECK(std::abs(out[std::size_t{67} * 64 + 1] - 0.3F) < 1e-3F); // sees the first 4 and the newest 64
+    const float coarser = std::abs(out[std::size_t{79} * 64 + 1] - 0.3F);
+    CHECK((coarser > 1e-3F && coarser < 0.02F)); // sees 12 others
 }
 
 TEST_CASE("offloaded snapshots have fewer bits") {

@@ -125,12 +125,11 @@ auto keys_to_read(const Source& source, int layer, std::int64_t dim) {
     }
 }
 
-/// `attend` with instructions of choice, for tests.
-template <class Pass, class Queries, class Out, class Threads>
-void attend_with(Instructions instructions, Pass& pass, int layer, const Queries& queries, Out&& results,
-                 const AttentionOptions& options, const Threads& threads) {
-    auto source = pass.attention_source("attend", layer);
-    using Backend = typename decltype(source)::Backend;
+/// `attend` over what a source says that tokens see.
+template <AttentionSource Source, class Queries, class Out, class Threads>
+void attend_to(Source source, Instructions instructions, int layer, const Queries& queries, Out&& results,
+               const AttentionOptions& options, const Threads& threads) {
+    using Backend = typename Source::Backend;
     constexpr bool on_device = ComputesAttention<Backend>;
     static_assert(on_device || Backend::host_reaches,
                   "attend: the host cannot read the memory of this backend, which does not compute attention itself");
@@ -168,6 +167,13 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
     const auto keys = keys_to_read<on_device>(source, layer, given.shape.key_dim);
     if (shape.value_dim == 0) return call(keys, stored_rows<on_device>(source.keys(layer), given.shape.value_dim));
     call(keys, stored_rows<on_device>(source.values(layer), given.shape.value_dim));
+}
+
+/// `attend` with instructions of choice, for tests.
+template <class Pass, class Queries, class Out, class Threads>
+void attend_with(Instructions instructions, Pass& pass, int layer, const Queries& queries, Out&& results,
+                 const AttentionOptions& options, const Threads& threads) {
+    attend_to(pass.attention_source("attend", layer), instructions, layer, queries, results, options, threads);
 }
 
 } // namespace detail

@@ -33,6 +33,8 @@ std::vector<SeenCell> seen_cells(const Source& source, std::int32_t token, const
     const auto cells = source.cells();
     std::vector<SeenCell> seen;
     const auto add = [&](Cell cell, Position position) {
+        if constexpr (requires { source.leaves_out(token, position); })
+            if (source.leaves_out(token, position)) return;
         const auto own = std::find(cells.begin(), cells.end(), cell);
         const bool in_tree = !parents.empty() && own != cells.end();
         if (!in_tree || tree.is_in_branch(source.token_in(static_cast<std::size_t>(own - cells.begin())), token))

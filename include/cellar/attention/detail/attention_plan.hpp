@@ -69,10 +69,11 @@ public:
         }
     }
 
-    /// True for another layer of the same pass, if this plan divides its work, too.
-    bool serves(const AttentionShape& shape, bool reads_shared_once) const {
+    /// True for another layer of the same pass, if this plan divides its work, too. O(tokens).
+    template <AttentionSource Source>
+    bool serves(const Source& source, const AttentionShape& shape, bool reads_shared_once) const {
         return shape.heads == shape_.heads && shape.kv_heads == shape_.kv_heads && shape.value_dim == shape_.value_dim
-               && reads_shared_once == reads_shared_once_;
+               && reads_shared_once == reads_shared_once_ && tokens_.are_of(source);
     }
 
     PassTokens& tokens() { return tokens_; }
@@ -148,9 +149,12 @@ private:
     // How many positions below `until` all tokens of these sequences see.
     std::int32_t seen_below(Position until, std::int32_t begin, std::int32_t end) const {
         std::int32_t from = 0;
-        for (std::int32_t t = tokens_.sequences[begin].first; t < tokens_.sequences[end - 1].end(); ++t)
+        std::int32_t to = until.value;
+        for (std::int32_t t = tokens_.sequences[begin].first; t < tokens_.sequences[end - 1].end(); ++t) {
             from = std::max(from, tokens_.ranges[t].from);
-        return until.value - from;
+            to = std::min(to, tokens_.ranges[t].to);
+        }
+        return to - from;
     }
 
     // Moves sequence `from` to the place `to` before it.
@@ -292,7 +296,7 @@ AttentionPlan& plan_of(Source& source, const AttentionShape& shape, bool reads_s
     auto& memory = source.memory();
     if (memory.is_planned) {
         auto& plan = *std::launder(reinterpret_cast<AttentionPlan*>(memory.tokens.reserve(0)));
-        if (plan.serves(shape, reads_shared_once)) return plan;
+        if (plan.serves(source, shape, reads_shared_once)) return plan;
     }
     memory.is_planned = false;
     struct Taken {

@@ -46,6 +46,7 @@ concept has_memory_for_attention = requires(S& s) {
     { s.memory().tokens } -> std::same_as<Scratch&>;
     { s.memory().lists } -> std::same_as<Scratch&>;
     { s.memory().rows } -> std::same_as<Scratch&>;
+    { s.memory().parts } -> std::same_as<Scratch&>;
     { s.memory().is_planned } -> std::same_as<bool&>;
 };
 
@@ -59,7 +60,7 @@ concept has_memory_for_attention = requires(S& s) {
 /// - `shape(layer)`, `factors(layer)`, `keys(layer)`, `values(layer)`, `backend()`. Also `angles(layer)`, if keys are
 ///   rotated as they are read (`RotateOnRead`).
 /// - `memory()`: `tokens` and `lists` are the plan of the pass as long as `is_planned` is true; the source sets it to
-///   false when a pass begins. One layer after the other uses `rows`.
+///   false when a pass begins. One layer after the other uses `rows`, and `parts` where results are merged.
 template <class S>
 concept AttentionSource = has_tokens_to_attend<S> && has_cells_to_attend<S> && has_layers_to_attend<S>
                           && has_memory_for_attention<S>;

@@ -90,6 +90,7 @@ struct AttentionScratch {
     Scratch tokens;
     Scratch lists;
     Scratch rows;
+    Scratch parts;
     bool is_planned = false; ///< for the open pass
 };
 

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#pragma once
+
+#include <cellar/attention/detail/attention_source.hpp>
+#include <cellar/base/contract.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/score_rule.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace cellar::detail {
+
+/// What the tokens of a pass see of `Older`, less what they see of `Newer`, which has the same tokens: `Newer` sees the
+/// newest ones before a token, and its sinks.
+template <AttentionSource Older, AttentionSource Newer>
+class OlderCells : public Older {
+public:
+    /// A violation unless both passes have the same tokens, and `Newer` sees no fewer sinks than `Older`, if any.
+    OlderCells(const Older& older, const Newer& newer) : Older{older}, newer_{newer} {
+        CELLAR_EXPECTS(older.tokens() == newer.tokens() && older.is_reserved() == newer.is_reserved(),
+                       "attend_residual: the pass of the residual has ", newer.tokens(), " tokens, expected the ",
+                       older.tokens(), " of the other pass");
+        CELLAR_EXPECTS(newer.sinks() == 0 || newer.sinks() >= older.sinks(), "attend_residual: the residual has ",
+                       newer.sinks(), " sinks, expected none, or at least the ", older.sinks(), " of the other memory");
+        for (std::int32_t token = 0; token < older.tokens() && !older.is_reserved(); ++token)
+            CELLAR_EXPECTS(older.position(token) == newer.position(token)
+                               && older.sequence(token) == newer.sequence(token),
+                           "attend_residual: token ", token, " is at position ", newer.position(token).value,
+                           " of sequence ", newer.sequence(token).value, " in the residual, expected position ",
+                           older.position(token).value, " of sequence ", older.sequence(token).value);
+    }
+
+    std::int32_t sinks() const { return newer_.sinks() == 0 ? Older::sinks() : 0; }
+    VisibleRange visible(std::int32_t token) const {
+        VisibleRange seen = Older::visible(token);
+        seen.to = std::min(seen.to, newer_.visible(token).from);
+        seen.from = std::min(std::max(seen.from, newer_.sinks()), seen.to);
+        return seen;
+    }
+
+    /// For the reference, which takes cells from the mask of `Older`.
+    bool leaves_out(std::int32_t token, Position position) const {
+        return newer_.visible(token).sees(position.value, newer_.sinks());
+    }
+
+private:
+    Newer newer_;
+};
+
+} // namespace cellar::detail
