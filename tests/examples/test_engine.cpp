@@ -7,6 +7,7 @@
 #include "engine/text_model.hpp"
 #include "engine/vocabulary.hpp"
 #include "engine/writer.hpp"
+#include "engine_texts.hpp"
 #include "paths.hpp"
 #include "random_gguf.hpp"
 #include "skip.hpp"
@@ -27,12 +28,6 @@ using llama::Matrix;
 using Text = std::vector<int>;
 
 constexpr int context = 256;
-
-Text text_of(int length, int number, int vocabulary = 160) {
-    Text text;
-    for (int i = 0; i < length; ++i) text.push_back((i * 37 + number * 11 + i * i * number) % vocabulary);
-    return text;
-}
 
 /// The same batches through both.
 class Pair {
@@ -79,17 +74,6 @@ private:
     engine::Engine engine_;
     engine::Libllama libllama_;
 };
-
-std::string written(const RandomModel& random) {
-    static const Scratch folder;
-    const std::string path = folder.path(random.architecture + "-" + ggml_type_name(random.type) + ".gguf");
-    write_gguf(path, random);
-    return path;
-}
-
-llama::NewTokens part(int number, const Text& text, int begin, int end) {
-    return {number, std::span{text}.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))};
-}
 
 /// The largest difference over a prompt, single tokens, a second text that shares the prompt, both in one batch, one of
 /// them removed, and a new one in its place.
