@@ -449,6 +449,54 @@ TEST_CASE("tokens for each byte: a prefix that saves less than what is offloaded
     CHECK(tree.statistics().evictions == 1);
 }
 
+TEST_CASE("tokens for each byte: what is to be offloaded is weighed by the bytes that it takes there") {
+    Cache<StandardV<float>> memory{{.layers = 1, .kv_heads = 1, .head_dim = 32},
+                                   {.sequences = 1, .cells = 20, .batch = 10, .offload_as = stored_as<q8_0>}};
+    constexpr std::int64_t of_q8_0 = 10 * 2 * 34;
+    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte, .offloaded_bytes = of_q8_0}};
+    const std::vector<float> rows(10 * 32, 1.0F);
+    for (int n = 0; n < 4; ++n) {
+        auto pass = tree.begin(BatchBuilder{Sequence{0}, Position{0}, 10}).value();
+        pass.put(0, rows, rows);
+        pass.commit();
+        tree.insert(Sequence{0}, topic(n)).value();
+        memory.remove(Sequence{0}, Position{0}, to_end).value();
+        REQUIRE(audit(tree) == "");
+    }
+    // There is room for one outside. Both save as many tokens for each byte, and topic 0 was not used for longer.
+    CHECK(tree.match(topic(0)).length == 0);
+    CHECK(tree.match(topic(1)).length == 10);
+    CHECK(tree.statistics().offloads == 2);
+    CHECK(tree.statistics().evictions == 1);
+}
+
+TEST_CASE("a prefix that takes more bytes where it is offloaded is less useful there") {
+    Cache<StandardV<q8_0>> memory{{.layers = 1, .kv_heads = 1, .head_dim = 32},
+                                  {.sequences = 1, .cells = 20, .batch = 10, .offload_as = stored_as<float>}};
+    const Usefulness smallest = [](const PrefixUse& use) noexcept { return -static_cast<double>(use.bytes); };
+    PrefixTree tree{memory, {.usefulness = smallest, .offloaded_bytes = 10'000}};
+    const auto insert = [&](const List& list) {
+        const auto n = static_cast<std::int32_t>(list.size());
+        const std::vector<float> rows(list.size() * 32, 1.0F);
+        auto pass = tree.begin(BatchBuilder{Sequence{0}, Position{0}, n}).value();
+        pass.put(0, rows, rows);
+        pass.commit();
+        tree.insert(Sequence{0}, list).value();
+        memory.remove(Sequence{0}, Position{0}, to_end).value();
+    };
+    insert(first(5, topic(0)));
+    insert(topic(1));
+    {
+        const PrefixPin pin = tree.pin(topic(1)); // so that the smaller one leaves
+        insert(topic(2));
+    }
+    REQUIRE(tree.statistics().offloaded == 1);
+    CHECK(tree.evict()); // 1280 bytes outside, and twice 680 in place
+    CHECK(tree.statistics().offloaded == 0);
+    CHECK(tree.match(topic(1)).length == 10);
+    CHECK(audit(tree) == "");
+}
+
 TEST_CASE("without memory to offload, prefixes are evicted, and without memory to reload, they are shorter") {
     toy::Full memory = full(30);
     PrefixTree tree{memory, {.offloaded_bytes = 10'000}};

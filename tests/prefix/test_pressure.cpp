@@ -383,6 +383,15 @@ TEST_CASE("tokens for each byte: what is left of a chat is worth all of its toke
     CHECK(tree.match(numbers(100, 6)) == PrefixMatch{0, 0});
 }
 
+TEST_CASE("tokens for each byte: what is left of a prefix that is divided is worth its own tokens") {
+    toy::Recurrent memory = recurrent(3);
+    PrefixTree tree{memory, {.usefulness = tokens_for_each_byte}};
+    insert(tree, {numbers(0, 40), first(35, numbers(0, 40)), numbers(100, 10)});
+    CHECK(tree.evict()); // the last 5 of 40 tokens
+    CHECK(tree.match(numbers(0, 40)) == PrefixMatch{35, 35});
+    CHECK(tree.match(numbers(100, 10)).length == 10);
+}
+
 TEST_CASE("usefulness is weighed by what is known of a prefix") {
     static std::vector<PrefixUse> asked;
     const Usefulness record = [](const PrefixUse& use) noexcept {

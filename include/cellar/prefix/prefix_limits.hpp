@@ -17,8 +17,9 @@ struct PrefixUse {
     double floor;            ///< the usefulness of the node that was evicted most recently before this use
 };
 
-/// How useful a node is: the node with the smallest result is evicted first. Called when a node is used, and again
-/// before the node is evicted. The result must depend on nothing but the argument. NaN is less than any number.
+/// How useful a node is: the node with the smallest result is evicted first. Called when a node is used, divided,
+/// offloaded or reloaded, and again before the node is evicted. What is offloaded is weighed by the bytes that it takes
+/// there. The result must depend on nothing but the argument. NaN is less than any number.
 using Usefulness = double (*)(const PrefixUse&) noexcept;
 
 /// The least recently used node is evicted first.

@@ -269,14 +269,22 @@ private:
         }
     }
 
-    PrefixUse use_of(const Node& node) const {
+    // With a snapshot of so many bytes.
+    PrefixUse use_of(const Node& node, std::int64_t bytes) const {
         const Node* const above = nearest_kept(node.parent);
-        return {node.last_used, node.end - (above == nullptr ? 0 : above->end), node.bytes, node.floor};
+        return {node.last_used, node.end - (above == nullptr ? 0 : above->end), bytes, node.floor};
     }
 
-    double usefulness_of(const Node& node) const noexcept {
-        const double usefulness = limits_.usefulness(use_of(node));
+    double usefulness_of(const Node& node, std::int64_t bytes) const noexcept {
+        const double usefulness = limits_.usefulness(use_of(node, bytes));
         return std::isnan(usefulness) ? -std::numeric_limits<double>::infinity() : usefulness;
+    }
+    double usefulness_of(const Node& node) const noexcept { return usefulness_of(node, node.bytes); }
+
+    // After it may have lost. That a node has gained is found before it is evicted.
+    void weigh(Node& node) noexcept {
+        node.usefulness = usefulness_of(node);
+        EvictionQueues::update(node);
     }
 
     // The node was used, and after it those that it needs, which are of use to others, too.
@@ -284,8 +292,7 @@ private:
         for (Node* node = &used; node != nullptr; node = node->base) {
             node->last_used = ++clock_;
             node->floor = floor_;
-            node->usefulness = usefulness_of(*node);
-            EvictionQueues::update(*node);
+            weigh(*node);
         }
     }
     // What lies above a node may have been evicted since the node was used.
@@ -375,9 +382,10 @@ private:
         if constexpr (offloads) {
             const std::int64_t bytes = occupied_bytes(memory_, *node.snapshot, limits_.offload_to);
             if (bytes > limits_.offloaded_bytes) return false;
+            const double useful = usefulness_of(node, bytes); // where it goes
             while (bytes_.offloaded > limits_.offloaded_bytes - bytes) {
                 Node* const offloaded = least_of(nodes_.queues().offloaded);
-                if (offloaded == nullptr || offloaded->usefulness > node.usefulness) return false;
+                if (offloaded == nullptr || offloaded->usefulness > useful) return false;
                 give_up(*offloaded);
             }
             try {
@@ -408,6 +416,7 @@ private:
         place(node, is_offloaded);
         if (node.base != nullptr) EvictionQueues::hold_for(node, *node.base);
         add_bytes(node);
+        weigh(node);
     }
     void place(Node& node, bool is_offloaded) noexcept {
         offloaded_ += (is_offloaded ? 1 : 0) - (node.is_offloaded ? 1 : 0);
@@ -596,6 +605,7 @@ private:
         }
         if (parts.head) keep(upper, *std::move(parts.head));
         if (is_split) settle(lower);
+        weigh(lower);
         return upper;
     }
 
