@@ -298,6 +298,10 @@ TEST_CASE("factors that do not fit are violations") {
               Cache<Layout, FullCausal, DisabledShift, cellar_test::OwnAttention>{one, {.capacity = 4}};
           })
           == "shape: layer 0 has factors, expected none with this backend: the host divides and multiplies by them");
+    CHECK(violation_of([&] {
+              Cache<StandardV<float>, FullCausal, DisabledShift, NoData>{one, {.capacity = 4}};
+          })
+          == "shape: layer 0 has factors, expected none with this backend: the host divides and multiplies by them");
 }
 
 TEST_CASE("calibrated factors are powers of what channels are like, and one for a pair, whatever the positions") {

@@ -306,6 +306,44 @@ TEST_CASE("a memory in fewer bits has the bytes of its formats, and refuses head
               == "layer 1 is full, with rotary pairs as in GPT-NeoX, and no member of the memory takes such a layer");
 }
 
+TEST_CASE("layers with factors go to a member that divides by them") {
+    using Exact = Cache<StandardV<half>, FullCausal, RopeShift<RunTimePairing>>;
+    using Small = Cache<StandardV<q8_0, q4_0>, FullCausal, RopeShift<RunTimePairing>>;
+    using Values = Cache<StandardV<half, q4_0>, FullCausal, RopeShift<RunTimePairing>>;
+    const MemoryLimits limits{.attention = {.capacity = 8}};
+    const ChannelFactors factors{std::vector<float>(64, 2.0F), std::vector<float>(64, 0.5F)};
+    RunTimeDescription model = model_of({full_layer(1, 64), full_layer(1, 64), full_layer(1, 64)});
+    model.layers[1].factors = factors;
+    model.layers[2].shape.shares_layer = 1;
+    const auto made = make_memory<Hybrid<RunTimePattern, Exact, Small>>(model, limits);
+    REQUIRE_MESSAGE(made, made.error().message);
+    CHECK(made->place(0).member == 0);
+    CHECK(made->place(1).member == 1);
+    CHECK(made->place(2).member == 1); // the memory of the layer before
+    const CacheShape& shape = made->member<Small>().shape();
+    REQUIRE(shape.factors.size() == 2);
+    CHECK(shape.factors[0].keys == factors.keys);
+    CHECK(shape.factors[0].values == factors.values);
+    CHECK(made->member<Exact>().shape().factors.empty());
+
+    model.layers.pop_back();
+    model.layers[0].factors.values = factors.values;
+    const auto all = make_memory<Small>(model, limits).value();
+    CHECK(all.shape().factors[0].keys.empty());
+    CHECK(all.shape().factors[1].keys == factors.keys);
+    CHECK(bytes<Small>(model, limits).value() == Small::bytes_for(all.shape(), limits.attention));
+    CHECK(refusal_of<Exact>(model)
+          == "layer 0 is full, with rotary pairs as in GPT-NeoX, with factors of channels, and no member of the memory "
+             "takes such a layer");
+    CHECK(refusal_of<Values>(model).starts_with("layer 1 is full, with rotary pairs as in GPT-NeoX, with factors"));
+    model.layers[1].factors.keys[3] = 3;
+    CHECK(refusal_of<Small>(model)
+          == "member 0 of the memory cannot be made: elements 3 and 35 of its keys are rotated as a pair, and have "
+             "different factors");
+    model.layers[1].factors.keys[3 + 32] = 3;
+    CHECK(refusal_of<Small>(model) == "none");
+}
+
 TEST_CASE("the bytes of states equal those that are allocated") {
     RunTimeDescription model = model_of(std::vector<LayerDescription>(2));
     for (LayerDescription& layer : model.layers) layer.kind = LayerKind::recurrent;

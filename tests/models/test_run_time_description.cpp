@@ -96,6 +96,23 @@ TEST_CASE("a description that contradicts itself is refused with a sentence that
           == "layer 0 has no tensor of a state, expected at least one");
 }
 
+TEST_CASE("factors of channels that do not fit are refused") {
+    const auto refusal = [](std::vector<float> keys, std::vector<float> values) {
+        return refusal_of_layer([&](auto& l) { l.factors = {keys, values}; });
+    };
+    const std::vector<float> ones(16, 1.0F);
+    CHECK(refusal(ones, ones) == "none");
+    CHECK(refusal({}, ones) == "none");
+    CHECK(refusal(std::vector<float>(8, 1.0F), ones) == "layer 0 has 8 factors of channels, expected 16, or none");
+    CHECK(refusal(ones, std::vector<float>(17, 1.0F)) == "layer 0 has 17 factors of channels, expected 16, or none");
+    for (const float wrong : {0.0F, -1.0F, 0x1p41F, std::nanf("")}) {
+        std::vector<float> some = ones;
+        some[5] = wrong;
+        CHECK(refusal(ones, some) == "layer 0 has a factor of a channel that is no number from 2^-40 to 2^40");
+    }
+    CHECK(refusal_with([](auto& m) { m.layers[2].factors.keys = {1}; }) == "none"); // it shares another one's memory
+}
+
 TEST_CASE("a layer shares the memory of an earlier one that is like it, or the description is refused") {
     const auto sharing = [](int owner) {
         return refusal_with([=](RunTimeDescription& m) { m.layers[2].shape.shares_layer = owner; });

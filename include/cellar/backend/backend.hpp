@@ -318,6 +318,11 @@ concept ComputesAttention = requires(B& b, const AttentionLists& lists, const de
     b.attend(work);
 };
 
+/// A backend whose caches may have `CacheShape::factors`: the host divides keys and values by them in `put`, and
+/// multiplies queries and results in `attend`.
+template <class B>
+concept DividesChannels = B::host_reaches && !ComputesAttention<B> && !HoldsNoData<B>;
+
 /// A backend with `is_reference`: `attend` computes every element by itself, in double, for others to be compared with.
 template <class B>
 concept IsReference = requires {

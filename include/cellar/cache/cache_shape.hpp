@@ -62,7 +62,7 @@ constexpr void check_factors(const char* what, std::size_t layer, const std::vec
     CELLAR_EXPECTS(given == 0 || given == count, "shape: layer ", layer, " has ", given, " factors of ", what,
                    ", expected ", count, ", one for each head and element, or none");
     for (const float factor : factors)
-        CELLAR_EXPECTS(factor >= 0x1p-40F && factor <= 0x1p40F, "shape: layer ", layer, " has a factor of ", what,
+        CELLAR_EXPECTS(is_channel_factor(factor), "shape: layer ", layer, " has a factor of ", what,
                        " that is not positive, extreme or not a number, expected 2^-40 to 2^40");
 }
 

@@ -52,7 +52,9 @@ public:
             return;
         }
         std::vector<int> index_in_member;
-        for (const LayerDescription& layer : model.layers) {
+        for (LayerDescription layer : model.layers) {
+            if (const int owner = layer.shape.shares_layer; owner >= 0)
+                layer.factors = model.layers[static_cast<std::size_t>(owner)].factors;
             const int member = layer.kind == LayerKind::nothing ? no_memory : first_that_takes(layer);
             index_in_member.push_back(add(layer, member, index_in_member));
             if (!error_.empty()) return;
@@ -110,7 +112,8 @@ private:
         const char* const pairs = layer.rope.pairing == Pairing::none   ? ", without rotary positions"
                                   : layer.rope.pairing == Pairing::neox ? ", with rotary pairs as in GPT-NeoX"
                                                                         : ", with neighbours as rotary pairs";
-        return window + pairs;
+        const bool has_factors = !layer.factors.keys.empty() || !layer.factors.values.empty();
+        return window + pairs + (has_factors ? ", with factors of channels" : "");
     }
 
     template <class M>

@@ -7,6 +7,7 @@
 #include <cellar/cache/cache.hpp>
 #include <cellar/cache/encoder_memory.hpp>
 #include <cellar/element/storage_format.hpp>
+#include <cellar/layout/channel_factors.hpp>
 #include <cellar/models/detail/state_extents.hpp>
 #include <cellar/models/memory_limits.hpp>
 #include <cellar/models/run_time_description.hpp>
@@ -92,8 +93,36 @@ inline std::string rotation_objection(const MemberLayers& layers) {
 
 inline CacheShape cache_shape(const MemberLayers& layers) {
     CacheShape shape;
-    for (const LayerDescription& layer : layers) shape.each_layer.push_back(layer.shape);
+    bool has_factors = false;
+    for (const LayerDescription& layer : layers) {
+        shape.each_layer.push_back(layer.shape);
+        shape.factors.push_back(layer.factors);
+        has_factors = has_factors || !layer.factors.keys.empty() || !layer.factors.values.empty();
+    }
+    if (!has_factors) shape.factors.clear();
     return shape;
+}
+
+/// Formats of fewer bits alone are divided by factors, on the host.
+template <class Layout, class Backend>
+bool takes_factors(const ChannelFactors& factors) {
+    return (factors.keys.empty() || (DividesChannels<Backend> && !Element<typename Layout::key_format>))
+           && (factors.values.empty() || (DividesChannels<Backend> && !Element<typename Layout::value_format>));
+}
+
+/// Why a shift does not go with factors of layers; a sentence, or empty.
+template <class Shift>
+std::string factors_objection(const MemberLayers& layers) {
+    const Shift shift = ShiftFor<Shift>::make(layers, 0);
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+        if (layers[i].shape.shares_layer >= 0) continue;
+        const auto unequal = cellar::detail::unequal_pair(layers[i].factors.keys, layers[i].shape.key_dim,
+                                                          shift.rotation(static_cast<int>(i)));
+        if (unequal.first != unequal.second)
+            return cellar::detail::composed({"elements ", unequal.first, " and ", unequal.second,
+                                             " of its keys are rotated as a pair, and have different factors"});
+    }
+    return {};
 }
 
 template <class Format>
@@ -118,13 +147,19 @@ struct MemberFor<Cache<Layout, Window, Shift, Backend>> {
         return layer.kind == WindowFor::kind && WindowFor::takes(layer.window)
                && detail::ShiftFor<Shift>::takes(layer.rope.pairing)
                && detail::fits_format<typename Layout::key_format>(layer.shape.key_dim)
-               && detail::fits_format<typename Layout::value_format>(layer.shape.value_dim);
+               && detail::fits_format<typename Layout::value_format>(layer.shape.value_dim)
+               && detail::takes_factors<Layout, Backend>(layer.factors);
     }
 
     static std::string objection(const MemberLayers& layers) {
         for (const LayerDescription& layer : layers)
             if (layer.window != layers.front().window) return "its layers have windows of different widths";
-        return rotates_keys<Shift> || rotates_on_read<Shift> ? detail::rotation_objection(layers) : std::string{};
+        if constexpr (rotates_keys<Shift> || rotates_on_read<Shift>) {
+            std::string objection = detail::rotation_objection(layers);
+            return objection.empty() ? detail::factors_objection<Shift>(layers) : objection;
+        } else {
+            return {};
+        }
     }
 
     static MemoryBytes bytes(const MemberLayers& layers, const MemoryLimits& limits) {
@@ -151,7 +186,8 @@ struct MemberFor<EncoderMemory<Layout, Backend>> {
     static bool takes(const LayerDescription& layer) {
         return layer.kind == LayerKind::encoder && layer.rope.pairing == Pairing::none
                && detail::fits_format<typename Layout::key_format>(layer.shape.key_dim)
-               && detail::fits_format<typename Layout::value_format>(layer.shape.value_dim);
+               && detail::fits_format<typename Layout::value_format>(layer.shape.value_dim)
+               && detail::takes_factors<Layout, Backend>(layer.factors);
     }
 
     static std::string objection(const MemberLayers&) { return {}; }

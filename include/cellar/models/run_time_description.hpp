@@ -3,6 +3,7 @@
 
 #include <cellar/base/contract.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/layout/channel_factors.hpp>
 #include <cellar/layout/layer_shape.hpp>
 #include <cellar/models/description.hpp>
 #include <cellar/shift/frequencies.hpp>
@@ -56,6 +57,9 @@ struct LayerDescription {
     bool learned_sinks = false; ///< each head has a score of its own in the softmax, as in gpt-oss
     RunTimeRope rope{};
     std::vector<StateDescription> state{}; ///< recurrent: the tensors of a sequence's state
+    /// Of a kind with keys: what the channels are divided by, as in `CacheShape::factors`. No file has them: they come
+    /// from a `ChannelCalibration`. Those of a layer that shares another's memory do not count.
+    ChannelFactors factors{};
 };
 
 /// What a model stores, layer by layer, as a file says. `check` tells whether it contradicts itself.
@@ -174,7 +178,22 @@ private:
             return layer_has("a scale or a soft cap that is no finite number of at least 0");
         if (!layer.state.empty()) return layer_has("keys and a state, expected one of them");
         if (std::string found = of_shared(layer); !found.empty()) return found;
+        if (std::string found = of_factors(layer); !found.empty()) return found;
         return of_rope(layer);
+    }
+
+    std::string of_factors(const LayerDescription& layer) const {
+        const LayerShape& shape = layer.shape;
+        if (shape.shares_layer >= 0) return {};
+        for (const auto& [factors, dim] :
+             {std::pair{&layer.factors.keys, shape.key_dim}, std::pair{&layer.factors.values, shape.value_dim}}) {
+            const std::int64_t expected = std::int64_t{shape.kv_heads} * dim;
+            if (!factors->empty() && std::ssize(*factors) != expected)
+                return layer_has(factors->size(), " factors of channels, expected ", expected, ", or none");
+            if (!std::all_of(factors->begin(), factors->end(), cellar::detail::is_channel_factor))
+                return layer_has("a factor of a channel that is no number from 2^-40 to 2^40");
+        }
+        return {};
     }
 
     std::string of_shared(const LayerDescription& layer) const {

@@ -613,8 +613,7 @@ private:
     void check_factors(int layer) const {
         if (shape.factors.empty()) return;
         const ChannelFactors& own = shape.factors[static_cast<std::size_t>(layer)];
-        constexpr bool divides = Backend::host_reaches && !ComputesAttention<Backend>;
-        CELLAR_EXPECTS((own.keys.empty() && own.values.empty()) || divides, "shape: layer ", layer,
+        CELLAR_EXPECTS((own.keys.empty() && own.values.empty()) || DividesChannels<Backend>, "shape: layer ", layer,
                        " has factors, expected none with this backend: the host divides and multiplies by them");
         CELLAR_EXPECTS(own.keys.empty() || !Element<typename Layout::key_format>, "shape: layer ", layer,
                        " has factors of keys, expected none for the format ",
@@ -625,19 +624,11 @@ private:
         if constexpr (rotates_keys<Shift> || rotates_on_read<Shift>) check_pairs(layer, own.keys);
     }
 
-    // A rotation of a pair commutes with one factor for both.
     void check_pairs(int layer, const std::vector<float>& factors) const {
-        const auto of_layer = shift.rotation(layer);
-        const auto dim = static_cast<std::size_t>(layer_shape(layer).key_dim);
-        for (std::size_t head = 0; head < factors.size(); head += dim)
-            for (int pair = 0; pair < of_layer.pairs(); ++pair) {
-                const int a = of_layer.first(pair);
-                const int b = of_layer.second(pair);
-                CELLAR_EXPECTS(factors[head + static_cast<std::size_t>(a)]
-                                   == factors[head + static_cast<std::size_t>(b)],
-                               "shape: layer ", layer, " has different factors of elements ", a, " and ", b,
-                               " of keys, expected one for both, because they are rotated as a pair");
-            }
+        const ElementPair unequal = unequal_pair(factors, layer_shape(layer).key_dim, shift.rotation(layer));
+        CELLAR_EXPECTS(unequal.first == unequal.second, "shape: layer ", layer, " has different factors of elements ",
+                       unequal.first, " and ", unequal.second,
+                       " of keys, expected one for both, because they are rotated as a pair");
     }
 
     static void check_tier(int layer, const char* name, int dim, const FormatCodec* format) {
