@@ -3,9 +3,11 @@
 // What memories, `attend` and prefix trees say that they take is what they ask allocators for.
 #include "../live_bytes.hpp"
 #include "../skip.hpp"
+#include "../violations.hpp"
 #include <cellar/attention/attend.hpp>
 #include <cellar/attention/attend_bytes.hpp>
 #include <cellar/backend/no_data.hpp>
+#include <cellar/cache/sizes.hpp>
 #include <cellar/cellar.hpp>
 #include <cellar/format/blocks.hpp>
 #include <cellar/format/int8.hpp>
@@ -85,6 +87,30 @@ void check_passes(Memory& memory, const CacheLimits& limits, std::int32_t row, c
     before = live_bytes();
     memory.reserve_lists(row, uses.page_size);
     CHECK(live_bytes() - before == bytes.lists);
+}
+
+template <class BytesOf>
+void check_largest(CacheLimits limits, BytesOf bytes_of) {
+    CAPTURE(limits.sequences);
+    CAPTURE(limits.capacity);
+    const std::int64_t most = std::int64_t{number(1, 1 << 20)} << number(0, 20);
+    const std::optional<CacheLimits> found = largest_limits(limits, most, bytes_of);
+    limits.cells = found ? found->cells : 0;
+    if (found) CHECK(bytes_of(limits).total() <= most);
+    ++limits.cells;
+    if (limits.cells <= 1 << 30) CHECK(bytes_of(limits).total() > most);
+}
+
+/// The same for a cache of that window.
+template <class Memory, class Window = std::remove_cvref_t<decltype(std::declval<Memory&>().window())>>
+void check_largest(const Window& window = Window{}) {
+    for (int i = 0; i < 30; ++i) {
+        const CacheShape shape = random_shape();
+        const PassUses uses{.masks = number(0, 1) == 0, .lists = true, .page_size = one_of({0, 1, 16, 64})};
+        CacheLimits limits = random_limits();
+        if (number(0, 1) == 0) limits.capacity = 0; // as long as the pool
+        check_largest(limits, [&](const CacheLimits& some) { return Memory::bytes_for(shape, some, window, uses); });
+    }
 }
 
 template <class Memory, class... Window>
@@ -236,13 +262,44 @@ TEST_CASE("what attend says is not far from what it takes where sequences decode
     static_assert(attend_bytes({8, 128, 128}, {.tokens = 200, .sequences = 200, .heads = 32}) < 70'000'000);
 }
 
+TEST_CASE("what a prefix tree will take is known before it is made") {
+    if (!can_watch) CELLAR_SKIP(needs_glibc);
+    using Memory = RecurrentMemory<States<Shift>>;
+    for (int i = 0; i < 10; ++i) {
+        const Sequence s{0};
+        Memory memory{StateShape{1, {{1}}}, {.batch = 64, .snapshots = 200}};
+        const int salts = number(1, 4), prefixes = number(0, 100);
+        std::int64_t tokens = 0, with_tree = 0;
+        watch_allocations();
+        {
+            PrefixTree tree{memory};
+            for (int k = 0; k < prefixes; ++k) {
+                const std::vector<std::int32_t> own{k, 1, 2, 3, k}; // begins like no other one: no edge is divided
+                tokens += std::ssize(own);
+                memory.remove(s, Position{0}, to_end).value();
+                auto pass = memory.begin(s, static_cast<std::int32_t>(own.size())).value();
+                for (const MicroBatch& part : pass.micro_batches()) pass.mark_written(0, part);
+                pass.commit();
+                tree.insert(s, own, static_cast<std::uint64_t>(k % salts)).value();
+            }
+            with_tree = live_bytes();
+        }
+        const std::int64_t nodes = prefixes + std::min(salts, prefixes);
+        const std::int64_t most = PrefixTree<Memory>::bytes_for(nodes, tokens).total();
+        const std::int64_t snapshots = prefixes * std::int64_t{sizeof(cellar::detail::KeptSlot)};
+        CHECK(with_tree - live_bytes() == most - tokens * std::int64_t{sizeof(std::int32_t)} + snapshots);
+    }
+    CHECK(violation_of([] { static_cast<void>(PrefixTree<Memory>::bytes_for(3, -1)); })
+          == "bytes_for: 3 nodes and -1 tokens, expected 0 or more");
+}
+
 TEST_CASE("a prefix tree takes what it says, besides what its snapshots own") {
     if (!can_watch) CELLAR_SKIP(needs_glibc);
     for (int i = 0; i < 10; ++i) {
         const Sequence s{0};
         RecurrentMemory<States<Shift>> memory{StateShape{1, {{1}}}, {.batch = 64, .rollback = 63, .snapshots = 40}};
         watch_allocations();
-        std::int64_t with_tree = 0, own = 0, snapshots = 0;
+        std::int64_t with_tree = 0, own = 0, snapshots = 0, most_nodes = 0, most_bytes = 0;
         {
             PrefixTree tree{memory};
             for (int n = number(1, 120); n > 0; --n) {
@@ -253,14 +310,43 @@ TEST_CASE("a prefix tree takes what it says, besides what its snapshots own") {
                 for (const MicroBatch& part : pass.micro_batches()) pass.mark_written(0, part);
                 pass.commit();
                 tree.insert(s, tokens).value();
+                most_nodes = std::max(most_nodes, tree.statistics().nodes + 1); // and the root
                 if (number(0, 5) == 0) static_cast<void>(tree.evict());
             }
+            most_bytes = decltype(tree)::bytes_for(most_nodes + 2, tree.statistics().tokens).total();
             with_tree = live_bytes();
             own = tree.bytes();
             snapshots = tree.statistics().snapshots;
         }
+        CHECK(own <= most_bytes);
         CHECK(with_tree - live_bytes() == own + snapshots * std::int64_t{sizeof(cellar::detail::KeptSlot)});
     }
+}
+
+TEST_CASE("largest_limits is the inverse of bytes_for: what it finds fits, and one more cell does not") {
+    check_largest<Cache<StandardV<float>>>();
+    check_largest<Cache<Blocked<bf16>>>();
+    check_largest<Cache<PermutedV<half, bf16>, FullCausal, UnrotatedShift>>();
+    check_largest<Cache<Blocked<q8_0, 64, q4_0>, SlidingWindow<40>>>();
+    check_largest<Cache<StandardV<float>, SlidingWindow<>>>(SlidingWindow<>{300, {.retention = 400, .sinks = 4}});
+    check_largest<Cache<StandardV<float>, ChunkedAttention<64>>>();
+    using Full = Cache<StandardV<half>>;
+    using Sliding = Cache<StandardV<half>, SlidingWindow<>>;
+    using Both = Hybrid<RunTimePattern, Sliding, Full>;
+    for (int i = 0; i < 20; ++i) {
+        const CacheShape shape = random_shape();
+        const CacheLimits of_window = random_limits();
+        check_largest(random_limits(), [&](const CacheLimits& limits) {
+            return Both::bytes_for(9, Sliding::bytes_for(shape, of_window, SlidingWindow<>{50}),
+                                   Full::bytes_for(shape, limits))
+                   + PrefixTree<Both>::bytes_for(300, 10'000);
+        });
+    }
+    constexpr auto found = largest_limits(CacheLimits{.cells = 7, .padding = 16}, 1000, [](const CacheLimits& limits) {
+        return MemoryBytes{.data = 3 * std::int64_t{limits.cells}};
+    });
+    static_assert(found->cells == 333 && found->padding == 16);
+    CHECK(largest_limits({}, INT64_MAX, [](const CacheLimits&) { return MemoryBytes{}; })->cells == 1 << 30);
 }
 
 TEST_CASE("caches take what they say, with all masks and lists") {

@@ -3,6 +3,8 @@
 // Computed sizes equal allocated sizes.
 #include "every_model.hpp"
 #include <cellar/attention/attend_bytes.hpp>
+#include <cellar/cache/sizes.hpp>
+#include <cellar/prefix/prefix_tree.hpp>
 #include <cellar/window/chunked_attention.hpp>
 
 #include <doctest/doctest.h>
@@ -165,6 +167,21 @@ TEST_CASE("what fits into a budget, as the page about sizes shows it") {
     // [/budget]
     CHECK(limits->attention.cells > 196000);
     CHECK(limits->attention.cells < 196608);
+}
+
+TEST_CASE("what fits beside a prefix tree, as the page about sizes shows it") {
+    const std::int64_t budget = std::int64_t{24} << 30;
+    // [largest]
+    using Memory = cellar::Cache<cellar::Blocked<cellar::bf16>>;
+    const cellar::CacheShape shape{.layers = 32, .kv_heads = 8, .head_dim = 128};
+    const auto bytes_of = [&](const cellar::CacheLimits& limits) {
+        return Memory::bytes_for(shape, limits) + cellar::PrefixTree<Memory>::bytes_for(2'000, 1'000'000);
+    };
+    const auto limits = cellar::largest_limits({.sequences = 200, .batch = 512}, budget, bytes_of);
+    if (!limits) return; // not even one cell fits
+    CHECK(bytes_of(*limits).total() <= budget);
+    // [/largest]
+    CHECK(limits->cells > 195'000);
 }
 
 TEST_CASE("what passes add, as the page about sizes shows it") {

@@ -8,13 +8,14 @@
 namespace cellar {
 
 /// How many bytes a memory takes. What else grows is asked for elsewhere: the memory of `attend` (`attend_bytes`),
-/// prefix trees (`PrefixTree::bytes`), and snapshots that are offloaded (their `bytes()`).
+/// prefix trees (`PrefixTree::bytes_for`), and snapshots that are offloaded (their `bytes()`).
 struct MemoryBytes {
     std::int64_t data = 0;        ///< keys, values and states
     std::int64_t bookkeeping = 0; ///< allocated by the constructor, too
     std::int64_t masks = 0;       ///< the other parts are allocated when they are first used: at most this much
     std::int64_t lists = 0;       ///< index lists and page tables
 
+    /// Of all four parts.
     constexpr std::int64_t total() const { return data + bookkeeping + masks + lists; }
 
     constexpr MemoryBytes& operator+=(const MemoryBytes& other) {

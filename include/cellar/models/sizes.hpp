@@ -207,11 +207,9 @@ MemoryLimits with_cells(const Limits& limits, std::int32_t cells) {
 /// With the most cells with which `bytes_of(limits)` is at most `most`, if one fits; never more than 2^30.
 template <class Limits, class BytesOf>
 std::optional<MemoryLimits> largest_limits(const Limits& limits, std::int64_t most, BytesOf bytes_of) {
-    const auto fits = [&](std::int32_t cells) { return bytes_of(with_cells(limits, cells)) <= most; };
-    if (!fits(1)) return std::nullopt;
-    std::int32_t cells = 1;
-    for (std::int32_t step = 1 << 29; step > 0; step /= 2)
-        if (fits(cells + step)) cells += step;
+    const std::int32_t cells =
+        cellar::detail::most_cells(most, [&](std::int32_t some) { return bytes_of(with_cells(limits, some)); });
+    if (cells == 0) return std::nullopt;
     return with_cells(limits, cells);
 }
 

@@ -6,6 +6,7 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/guards.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/prefix/detail/prefix_state.hpp>
@@ -193,6 +194,17 @@ public:
     M& memory(const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         return state().memory();
+    }
+
+    /// What a tree takes, before it is made: what `bytes()` is at most while it has `nodes` nodes, and `tokens` tokens
+    /// in their edges. Exactly, but for the tokens: they take 4 bytes each, and up to 8 in edges that were divided or
+    /// joined. Each prefix that is kept is a node, and so are each place where two part, and each salt; tokens that
+    /// prefixes share count once. An `insert` that has to make room may count two nodes more.
+    static constexpr MemoryBytes bytes_for(std::int64_t nodes, std::int64_t tokens,
+                                           const std::source_location& where = std::source_location::current()) {
+        CELLAR_EXPECTS_AT(where, nodes >= 0 && tokens >= 0, "bytes_for: ", nodes, " nodes and ", tokens,
+                          " tokens, expected 0 or more");
+        return {.bookkeeping = State::bytes_for(nodes, tokens)};
     }
 
     /// What the tree itself takes on the host: nodes, tokens (4 to 8 bytes each), tables; exactly, but for 8 bytes for

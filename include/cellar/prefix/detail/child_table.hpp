@@ -5,6 +5,8 @@
 #include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/trivial_list.hpp>
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -18,11 +20,15 @@ namespace cellar::detail {
 template <class Node>
 class ChildTable {
 public:
+    /// Once `reserve` made room for that many children in all.
+    static constexpr std::int64_t bytes_for(std::size_t children) {
+        return bytes_of<Slot>(static_cast<std::int64_t>(slots_for(children)));
+    }
+
     /// Room for `more` children. O(1) amortised.
     void reserve(std::size_t more) {
-        std::size_t slots = slots_.empty() ? 16 : slots_.size();
-        while (2 * (size_ + more) > slots) slots *= 2;
-        if (slots == slots_.size()) return;
+        const std::size_t slots = slots_for(size_ + more);
+        if (slots <= slots_.size()) return;
         TrivialList<Slot> old(slots);
         old.swap(slots_);
         for (const Slot& slot : old)
@@ -74,6 +80,11 @@ private:
         std::uint64_t key = 0;
         Node* child = nullptr;
     };
+
+    // At least half of them stay free.
+    static constexpr std::size_t slots_for(std::size_t children) {
+        return std::max(std::size_t{16}, std::bit_ceil(2 * children));
+    }
 
     std::size_t mask() const { return slots_.size() - 1; }
     std::size_t next(std::size_t i) const { return (i + 1) & mask(); }

@@ -25,6 +25,7 @@ public:
 
     /// How many tokens its memory has room for.
     std::size_t room() const { return buffer_.size(); }
+    static constexpr std::int64_t most_bytes_for(std::int64_t tokens) { return bytes_of<std::int32_t>(2 * tokens); }
     std::int64_t bytes() const { return bytes_of<std::int32_t>(static_cast<std::int64_t>(buffer_.capacity())); }
 
     /// The parts of an edge that leave its buffer; what is empty stays.

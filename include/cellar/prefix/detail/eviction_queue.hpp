@@ -4,6 +4,7 @@
 #include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/trivial_list.hpp>
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -34,14 +35,24 @@ struct Evictable {
     bool is_free() const { return holds == 0 && (!is_offloaded || offloaded_dependents == 0); }
 };
 
+/// Room for `nodes` nodes in all, in a list of pointers to them. O(1) amortised.
+template <class Node>
+void reserve_node_list(TrivialList<Node*>& list, std::size_t nodes) {
+    list.reserve(std::bit_ceil(nodes));
+}
+constexpr std::int64_t bytes_of_node_list(std::size_t nodes) {
+    return bytes_of<Evictable*>(static_cast<std::int64_t>(std::bit_ceil(nodes)));
+}
+
 /// Nodes as a binary heap: the least useful one on top, among equals the one that was used earlier. Changes are
 /// O(log n). Only `reserve` allocates.
 class EvictionQueue {
 public:
+    /// Once `reserve(nodes)` was called.
+    static constexpr std::int64_t bytes_for(std::size_t nodes) { return bytes_of_node_list(nodes); }
+
     /// Room for `nodes` nodes, in all. O(1) amortised.
-    void reserve(std::size_t nodes) {
-        if (nodes > heap_.capacity()) heap_.reserve(2 * nodes);
-    }
+    void reserve(std::size_t nodes) { reserve_node_list(heap_, nodes); }
 
     std::size_t size() const { return heap_.size(); }
     std::int64_t bytes() const { return bytes_of<Evictable*>(static_cast<std::int64_t>(heap_.capacity())); }
@@ -121,6 +132,7 @@ struct EvictionQueues {
         for (EvictionQueue* queue : {&in_place, &needed, &offloaded}) queue->reserve(nodes);
     }
 
+    static constexpr std::int64_t bytes_for(std::size_t nodes) { return 3 * EvictionQueue::bytes_for(nodes); }
     std::int64_t bytes() const { return in_place.bytes() + needed.bytes() + offloaded.bytes(); }
 
     /// That of a node; null if the node is not free.

@@ -71,7 +71,13 @@ public:
     std::size_t size() const { return children_.size(); }
     std::int64_t roots() const { return roots_; }
     std::int64_t tokens() const { return tokens_; }
-    /// What nodes, tokens and tables take. O(nodes).
+    /// What nodes, tokens and tables take at most, if there were never more than `nodes`, 1 or more.
+    static constexpr std::int64_t bytes_for(std::int64_t nodes, std::int64_t tokens) {
+        const auto n = static_cast<std::size_t>(nodes);
+        return ChildTable<Node>::bytes_for(n) + EvictionQueues::bytes_for(n) + bytes_of<Node>(nodes)
+               + EdgeTokens::most_bytes_for(tokens);
+    }
+    /// What they take. O(nodes).
     std::int64_t bytes() const {
         std::int64_t bytes = children_.bytes() + queues_.bytes();
         children_.for_each([&](const Node& node) { bytes += bytes_of<Node>(1) + node.tokens.bytes(); });

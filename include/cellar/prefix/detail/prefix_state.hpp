@@ -7,7 +7,9 @@
 #include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/offload_to.hpp>
 #include <cellar/base/result.hpp>
+#include <cellar/base/trivial_list.hpp>
 #include <cellar/memory/two_phase.hpp>
+#include <cellar/prefix/detail/eviction_queue.hpp>
 #include <cellar/prefix/detail/prefix_nodes.hpp>
 #include <cellar/prefix/prefix_limits.hpp>
 #include <cellar/prefix/prefix_statistics.hpp>
@@ -21,7 +23,6 @@
 #include <optional>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -59,6 +60,12 @@ public:
     std::int64_t snapshots() const { return snapshots_; }
     std::int64_t offloaded() const { return offloaded_; }
     const Bytes& bytes() const { return bytes_; }
+    /// See `PrefixTree::bytes_for`.
+    static constexpr std::int64_t bytes_for(std::int64_t nodes, std::int64_t tokens) {
+        if (nodes == 0) return bytes_of<PrefixState>(1);
+        return bytes_of<PrefixState>(1) + Nodes::bytes_for(nodes, tokens)
+               + 2 * bytes_of_node_list(static_cast<std::size_t>(nodes));
+    }
     /// What the tree itself takes. O(nodes).
     std::int64_t own_bytes() const {
         const std::size_t lists = chain_.capacity() + candidates_.capacity();
@@ -202,28 +209,23 @@ private:
     // are no longer held, so that they can make room, and `place` moves up. `length` is how much s has, also if this
     // fails.
     bool restore(Sequence s, Place& place, std::int32_t& length) {
-        if (!find_chain(*place.node, length)) return false;
+        find_chain(*place.node, length);
         Hold hold{chain_, longest_held_};
-        for (auto next = chain_.rbegin(); true;) {
-            Node& node = **next;
+        for (std::size_t next = chain_.size() - 1; true;) {
+            Node& node = *chain_[next];
             const std::int32_t to = &node == place.node ? place.end : node.end;
             if (take_up(s, node, to)) {
                 length = to;
                 if (&node == place.node) return true;
-                ++next;
+                --next;
             } else if (!let_go(hold, node, place)) {
                 return false;
             }
         }
     }
-    bool find_chain(Node& last, std::int32_t from) {
-        try {
-            chain_.clear();
-            for (Node* node = &last; node != nullptr && node->end != from; node = node->base) chain_.push_back(node);
-            return true;
-        } catch (const std::bad_alloc&) {
-            return false;
-        }
+    void find_chain(Node& last, std::int32_t from) noexcept {
+        chain_.clear();
+        for (Node* node = &last; node != nullptr && node->end != from; node = node->base) chain_.push_back(node);
     }
     bool take_up(Sequence s, Node& node, std::int32_t to) {
         try {
@@ -488,7 +490,7 @@ private:
     // Room for `more` nodes. O(1) amortised.
     void reserve_nodes(std::size_t more) {
         nodes_.reserve(more);
-        candidates_.grow(nodes_.size() + more);
+        for (TrivialList<Node*>* const list : {&chain_, &candidates_}) reserve_node_list(*list, nodes_.size() + more);
     }
 
     Result<void> insert(const Walk& walk, Sequence s, Tokens tokens, std::uint64_t salt) {
@@ -510,7 +512,7 @@ private:
     }
 
     Result<void> append(const Walk& walk, Sequence s, Tokens tokens, std::uint64_t salt) {
-        reserve_nodes(2);
+        reserve_nodes(walk.last == nullptr ? 2 : 1);
         auto root = walk.last == nullptr ? nodes_.make({}) : nullptr;
         auto leaf = nodes_.make(tokens.subspan(walk.verified));
         auto snapshot = memory_.snapshot(s, begin_below(walk.last), end_of(tokens));
@@ -619,8 +621,8 @@ private:
     std::uint64_t clock_ = 0;
     double floor_ = 0;
     const Node* longest_held_ = nullptr; // of those that are being restored
-    std::vector<Node*> chain_;           // scratch memory of restore
-    TrivialList<Node*> candidates_;      // of make_room, the least useful one first; has room for all nodes
+    TrivialList<Node*> chain_;           // scratch memory of restore; has room for all nodes
+    TrivialList<Node*> candidates_;      // the same of make_room, the least useful one first
     BatchBuilder next_tokens_;           // of a pass that was asked for by their number
 };
 
