@@ -159,6 +159,6 @@ int run(const Options& o) {
 } // namespace
 
 int main(int argc, char** argv) {
-    return llama::command("sizes", "Says how much memory the keys, values and states of models take", argc, argv,
+    return llama::command("cellar-size", "Says how much memory the keys, values and states of models take", argc, argv,
                           declare, run);
 }
