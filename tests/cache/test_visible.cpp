@@ -52,6 +52,63 @@ TEST_CASE("the runs agree with the mask, for windows with sinks and for groups")
     CHECK(runs_of(pass->visible(7)) == std::vector<CellRange>{{0, 2}, {5, 3}});
 }
 
+TEST_CASE("a token of a tree sees its own branch in masks and runs, and lists have all branches") {
+    // Behind positions 0 to 3: a, then b and c behind a, d behind b, and e behind c. The window is four, with one sink.
+    using Windowed = numbers::Cache<SlidingWindow<4>>;
+    Windowed cache{numbers::small,
+                   {.sequences = 2, .capacity = 60, .batch = 8, .placement = Placement::scattered},
+                   SlidingWindow<4>{{.sinks = 1}}};
+    feed(cache, prompt(0, 0, {1, 2, 3, 4}));
+    REQUIRE(cache.copy_prefix(Sequence{0}, Sequence{1}, to_end));
+    const std::string before = numbers::portrait(cache);
+    {
+        const BatchBuilder tree =
+            BatchBuilder{Sequence{0}, Position{4}}.add_child(0).add_child(0).add_child(1).add_child(2);
+        const BatchBuilder beside = BatchBuilder{tree}.add(Sequence{1}, Position{4}, 2);
+        auto pass = cache.begin(beside).value();
+        const std::span<const Cell> cells = pass.cells(); // 4 to 10
+        REQUIRE(std::vector<Cell>(cells.begin(), cells.end()) == std::vector<Cell>{4, 5, 6, 7, 8, 9, 10});
+        const auto mask = pass.mask<bool>();
+        const std::vector<std::vector<CellRange>> expected{{{0, 5}},
+                                                           {{0, 1}, {2, 4}},
+                                                           {{0, 1}, {2, 3}, {6, 1}},
+                                                           {{0, 1}, {3, 3}, {7, 1}},
+                                                           {{0, 1}, {3, 2}, {6, 1}, {8, 1}},
+                                                           {{0, 4}, {9, 1}},
+                                                           {{0, 1}, {2, 2}, {9, 2}}};
+        for (std::int32_t token = 0; token < pass.tokens(); ++token) {
+            CAPTURE(token);
+            const auto runs = runs_of(pass.visible(token));
+            CHECK(runs == expected[static_cast<std::size_t>(token)]);
+            std::vector<bool> shown(static_cast<std::size_t>(pass.history().count));
+            for (const CellRange& run : runs)
+                for (Cell c = run.first; c < run.first + run.count; ++c)
+                    shown[static_cast<std::size_t>(c - pass.history().first)] = true;
+            for (Cell c = 0; c < pass.history().count; ++c) CHECK(mask(token, c) == shown[static_cast<std::size_t>(c)]);
+        }
+        const CellLists lists = pass.lists();
+        CHECK(std::vector<Cell>(lists.cells(0).begin(), lists.cells(0).end())
+              == std::vector<Cell>{0, 1, 2, 3, 4, 5, 6, 7, 8});
+    }
+    CHECK(numbers::portrait(cache) == before);
+    auto next = cache.begin(BatchBuilder{Sequence{0}, Position{4}, 2}).value();
+    CHECK(runs_of(next.visible(1)) == std::vector<CellRange>{{0, 1}, {2, 4}});
+}
+
+TEST_CASE("a token of a tree sees no later one of its group, and a chain sees what it sees without parents") {
+    numbers::Cache<> cache{numbers::small, {.sequences = 1, .capacity = 20, .batch = 8}};
+    feed(cache, prompt(0, 0, {1, 2}));
+    const std::vector<Position> positions{Position{2}, Position{3}};
+    const std::vector<Sequence> sequences(2);
+    const std::vector<std::int32_t> group{0, 0}, parents{-1, 0};
+    auto grouped = cache.begin(Batch{positions, sequences, group, {}, parents}).value();
+    CHECK(runs_of(grouped.visible(0)) == std::vector<CellRange>{{0, 3}});
+    grouped.drop();
+    auto chain = cache.begin(BatchBuilder{Sequence{0}, Position{2}}.add_child(0)).value();
+    CHECK(runs_of(chain.visible(0)) == std::vector<CellRange>{{0, 3}});
+    CHECK(runs_of(chain.visible(1)) == std::vector<CellRange>{{0, 4}});
+}
+
 TEST_CASE("a reserved pass sees all cells, and an encoder's pass sees inputs only") {
     numbers::Cache<> cache{numbers::small, {.capacity = 6, .batch = 2}};
     auto reserved = cache.reserve(2);

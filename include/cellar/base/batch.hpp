@@ -52,10 +52,10 @@ struct Batch {
     std::span<const std::uint8_t> stored = {};
     /// Empty, or a tree of drafts: for each token the index of its parent in the batch, or -1 if it follows what its
     /// sequence held before the batch. A parent comes before its children in the batch. It has their sequence and a
-    /// smaller position, the one before theirs unless positions may have gaps. In `attend`, a token then sees, as far
-    /// as its window reaches, what its sequence held before the batch, its ancestors, and itself; masks and lists show
-    /// all tokens. A pass with several branches cannot be committed; a memory of states refuses it with
-    /// `cannot_branch`.
+    /// smaller position, the one before theirs unless positions may have gaps. A token then sees, as far as its window
+    /// reaches, what its sequence held before the batch, its ancestors, and itself: in `attend`, in masks and in
+    /// `visible`. A row of `lists` has the tokens of all branches. A pass with several branches cannot be committed; a
+    /// memory of states refuses it with `cannot_branch`.
     std::span<const std::int32_t> parents = {};
 
     std::int32_t tokens() const { return static_cast<std::int32_t>(positions.size()); }

@@ -64,6 +64,21 @@ struct OpenPass {
         }
     }
 
+    /// Calls f(position, cell) for the tokens of a tree that have the sequence of `token`, and are neither that one nor
+    /// its ancestors. O(tokens).
+    template <class F>
+    void for_each_in_other_branches(std::size_t token, F f) const {
+        if (parents.empty()) return;
+        auto in_branch = static_cast<std::int32_t>(token);
+        for (std::size_t i = cells.size(); i-- > 0;) {
+            const std::size_t other = token_in(i);
+            while (in_branch > static_cast<std::int32_t>(other))
+                in_branch = parents[static_cast<std::size_t>(in_branch)]; // which comes before it
+            if (in_branch != static_cast<std::int32_t>(other) && sequences[other] == sequences[token])
+                f(positions[other], cells[i]);
+        }
+    }
+
     std::int32_t tokens() const { return static_cast<std::int32_t>(positions.size()); }
 
     /// The token in cells[i].

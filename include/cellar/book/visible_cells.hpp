@@ -70,6 +70,16 @@ public:
         }
     }
 
+    /// Whether the cells of the sequence at position p are in the set.
+    bool has(Position p) const {
+        const auto is_in = [p](const Span& seen) { return seen.from <= p && p < seen.to; };
+        return is_in(sinks_seen_) || is_in(window_seen_);
+    }
+
+    /// Takes a cell of the set out of it, until `put_back`, which comes before anything else.
+    void leave_out(Cell cell) { set_.remove_word(word_of(cell), Word{1} << bit_of(cell)); }
+    void put_back(Cell cell) { set_.add(cell); }
+
     /// The sequence lost these cells.
     void erased(const CellsOfWords& cells) { set_.remove(cells); }
 

@@ -12,7 +12,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -28,17 +27,11 @@ struct SeenCell {
 /// The cells that a token sees, of those that the mask shows.
 template <AttentionSource Source>
 std::vector<SeenCell> seen_cells(const Source& source, std::int32_t token, const auto& mask) {
-    const std::span<const std::int32_t> parents = source.parents();
-    const TokenTree tree{parents.data(), nullptr, 0};
-    const auto cells = source.cells();
     std::vector<SeenCell> seen;
     const auto add = [&](Cell cell, Position position) {
         if constexpr (requires { source.leaves_out(token, position); })
             if (source.leaves_out(token, position)) return;
-        const auto own = std::find(cells.begin(), cells.end(), cell);
-        const bool in_tree = !parents.empty() && own != cells.end();
-        if (!in_tree || tree.is_in_branch(source.token_in(static_cast<std::size_t>(own - cells.begin())), token))
-            seen.push_back({cell, source.position(token) - position, position.value});
+        seen.push_back({cell, source.position(token) - position, position.value});
     };
     source.runs(source.sequence(token)).for_each(Position{0}, to_end, [&](Position p, Cell c, int n) {
         for (int i = 0; i < n; ++i)
