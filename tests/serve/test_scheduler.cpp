@@ -352,6 +352,44 @@ TEST_CASE("a request that waits for room makes the tree give up nothing in vain"
     CHECK(tree.statistics().evictions > 0);
 }
 
+TEST_CASE("a request that waits runs once there is room, also if it was made outside of the scheduler") {
+    const auto check = [](toy::Full& memory, auto requests) {
+        const Sequence outside{3};
+        for (int i = 0; i < 3; ++i) {
+            auto pass = memory.begin(outside, 8).value();
+            for (const int layer : {0, 1}) pass.mark_put(layer);
+            pass.commit();
+        }
+        Scheduler scheduler{requests, {.sequences = 2, .batch = 8, .context = 40}};
+        for (const int first : {0, 100}) REQUIRE(scheduler.submit({.tokens = numbers(first, 12), .answer = 9}));
+        Answers answers;
+        for (int i = 0; i < 4; ++i) REQUIRE(step(scheduler, memory, answers));
+        CHECK(scheduler.running() == 1);
+        REQUIRE(memory.remove(outside, Position{0}, to_end));
+        REQUIRE(step(scheduler, memory, answers));
+        CHECK(scheduler.running() == 2);
+        CHECK(serve_all(scheduler, memory).texts.size() == 2);
+    };
+    toy::Full plain = full(40);
+    check(plain, PlainMemory{plain});
+    toy::Full with_tree = full(40);
+    PrefixTree tree{with_tree};
+    check(with_tree, TreeMemory{tree});
+}
+
+TEST_CASE("room is what members have together, free or in prefixes that nobody uses") {
+    using Both = Hybrid<Repeat<Times<2, toy::Full>, toy::Recurrent>, toy::Full, toy::Recurrent>;
+    Both both{3, full(20), recurrent(8)};
+    CHECK(PlainMemory{both}.room() == 20);
+    toy::Full memory = full(40);
+    PrefixTree tree{memory};
+    Scheduler scheduler{TreeMemory{tree}, {.sequences = 2, .batch = 8}};
+    REQUIRE(scheduler.submit({.tokens = numbers(0, 8), .answer = 2}));
+    serve_all(scheduler, memory);
+    CHECK(memory.free_cells() < 40);
+    CHECK(TreeMemory{tree}.room() == 40);
+}
+
 TEST_CASE("a conversation goes on without its older tokens when the context is full") {
     using Shifting = Cache<StandardV<float>, FullCausal, UnrotatedShift>;
     Shifting memory{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = 4, .cells = 40, .batch = 8}};

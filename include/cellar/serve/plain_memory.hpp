@@ -50,6 +50,7 @@ public:
 
     std::int32_t sequences() const { return memory_->sequences(); }
     std::int32_t batch() const { return detail::largest_batch(*memory_); }
+    std::int64_t room() const { return detail::room_of(*memory_); }
 
     Position next(Sequence s) const { return memory_->next(s); }
 

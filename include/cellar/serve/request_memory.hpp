@@ -75,6 +75,25 @@ std::int32_t largest_batch(const M& m) {
     }
 }
 
+/// Cells that are free, and those that a prefix tree could give up, of all members. O(members).
+template <class M>
+std::int64_t room_of(const M& m) {
+    if constexpr (requires { m.memory(); }) { // in lockstep with those of other ranks
+        return room_of(m.memory());
+    } else {
+        std::int64_t room = 0;
+        for_each_member(m, [&]<class Member>(const Member& member) {
+            if constexpr (!std::is_same_v<Member, M>) {
+                room += room_of(member); // a hybrid, too
+            } else if constexpr (requires { member.free_cells(); }) {
+                room += member.free_cells();
+                if constexpr (requires { member.evictable_cells(); }) room += member.evictable_cells();
+            }
+        });
+        return room;
+    }
+}
+
 } // namespace cellar::detail
 
 namespace cellar::serve {
@@ -91,6 +110,9 @@ namespace cellar::serve {
 /// - `remove(s, begin, end)`: as of the memory.
 /// - `sequences()`, `batch()`, optional: how many it has, and the most tokens of a batch. Limits of a scheduler that
 ///   exceed them are a violation.
+/// - `room()`, optional: a number (`std::int64_t`) that is larger after cells became free. A scheduler asks for it in
+///   each step, and looks again whether the oldest request that waits can run once it has grown. Without it, it looks
+///   when a request ends, is put back, forgets tokens or is kept.
 /// - `begin(batch)`, unless `Scheduler::begin` is called with a function.
 // clang-format off
 template <class M>

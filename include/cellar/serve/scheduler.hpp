@@ -197,8 +197,11 @@ public:
         if (empty()) return std::nullopt;
         return (running_.empty() ? waiting_ : running_).begin()->first;
     }
+    /// Whether no request runs or waits.
     bool empty() const { return running_.empty() && waiting_.empty(); }
+    /// How many requests have a sequence.
     std::int32_t running() const { return static_cast<std::int32_t>(running_.size()); }
+    /// How many requests have none: they are new, or were put back.
     std::int64_t waiting() const { return static_cast<std::int64_t>(waiting_.size()); }
     /// How often a request was put back.
     std::int64_t preemptions() const { return preemptions_; }
@@ -250,14 +253,17 @@ private:
 
     /// The oldest first, and none that is younger than one that has to wait. Refuses if none can run.
     Result<void> admit() {
-        if (!has_changed_ && !running_.empty()) return {};
+        if (!running_.empty() && !has_changed_ && room() <= room_) return {};
         std::int64_t ahead_of_all = 0;
         for (const auto& [id, e] : running_) ahead_of_all += ahead(e);
         while (!waiting_.empty() && !free_.empty()) {
             Entry& e = waiting_.begin()->second;
             const Result<void> entered = memory_.enter(admission_of(e, ahead_of_all), e.kept);
             has_changed_ = entered.has_value();
-            if (!entered) return running_.empty() ? entered : Result<void>{};
+            if (!entered) {
+                room_ = room();
+                return running_.empty() ? entered : Result<void>{};
+            }
             e.sequence = free_.back();
             free_.pop_back();
             e.kept = {};
@@ -265,6 +271,10 @@ private:
             running_.insert(waiting_.extract(waiting_.begin()));
         }
         return {};
+    }
+    std::int64_t room() const {
+        if constexpr (requires { memory_.room(); }) return memory_.room();
+        return 0;
     }
     Admission admission_of(const Entry& e, std::int64_t ahead_of_all) const {
         const bool promised = limits_.admit == Admit::with_promise;
@@ -325,7 +335,8 @@ private:
     std::vector<Part> parts_;
     std::vector<Candidate> candidates_;
     BatchBuilder batch_;
-    bool has_changed_ = true; // the oldest that waits may find room, which it did not find before
+    bool has_changed_ = true; // the oldest that waits may find room, which it did not find before; so it may
+    std::int64_t room_ = 0;   // if there is more than then
     std::int64_t submitted_ = 0;
     std::int64_t preemptions_ = 0;
 };

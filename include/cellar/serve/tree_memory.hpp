@@ -49,6 +49,7 @@ public:
 
     std::int32_t sequences() const { return memory().sequences(); }
     std::int32_t batch() const { return detail::largest_batch(memory()); }
+    std::int64_t room() const { return detail::room_of(memory()); }
 
     Position next(Sequence s) const { return memory().next(s); }
 
