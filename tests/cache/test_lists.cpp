@@ -369,6 +369,24 @@ TEST_CASE("groups see their last token, reserved passes have no rows, and encode
     CHECK(ints(earlier.lists().cells(0)) == Ints{3, 4, 5});
 }
 
+TEST_CASE("lists of more entries than 32 bits count throw, and the pass goes on") {
+    constexpr std::int32_t sequences = 20'000;
+    constexpr std::int32_t tokens = 108'000; // a table of that many entries for each sequence has more than 2^31
+    static_assert(std::int64_t{sequences} * tokens > INT32_MAX);
+    Cache<StandardV<float>, FullCausal, DisabledShift, NoData> cache{
+        {.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = sequences, .cells = tokens + 64, .batch = 1000}};
+    for (std::int32_t done = 0; done < tokens; done += 1000) cache.begin(Sequence{0}, 1000).value().commit();
+    {
+        auto pass = cache.begin(Sequence{0}, 1).value();
+        CHECK_THROWS_AS((void)pass.lists(), std::bad_alloc);
+        CHECK(pass.visible(0).size() == 1);
+        pass.commit();
+    }
+    CHECK(cache.next(Sequence{0}) == Position{tokens + 1});
+    auto pass = cache.begin(Sequence{7}, 3).value();
+    CHECK(ints(pass.lists().positions(0)) == Ints{0, 1, 2});
+}
+
 TEST_CASE_TEMPLATE("lists without memory change nothing, and are right once there is memory", Backend, HostBackend,
                    ListWriter) {
     Cache<StandardV<float>, SlidingWindow<40>, numbers::Adding, Backend> cache{
