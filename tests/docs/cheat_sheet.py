@@ -12,6 +12,8 @@ from check import report
 
 PAGE = "docs/cheat-sheet.md"
 LIMITS = {
+    "CacheShape": "cache/cache_shape.hpp",
+    "WindowOptions": "window/window.hpp",
     "CacheLimits": "cache/cache_limits.hpp",
     "StateLimits": "recurrent/state_limits.hpp",
     "PrefixLimits": "prefix/prefix_limits.hpp",
@@ -19,8 +21,10 @@ LIMITS = {
 }
 # Whose public functions must all be on the page, and the line of the header at which those for programs end.
 COMPLETE = {
+    "base/batch_builder.hpp": "private:",
     "cache/cache.hpp": "/// The two phases of these operations",
     "cache/cell_room.hpp": "private:",
+    "cache/encoder_memory.hpp": "/// The two phases of operations",
     "prefix/prefix_tree.hpp": "private:",
     "serve/scheduler.hpp": "private:",
 }
@@ -28,11 +32,9 @@ COMPLETE = {
 OTHERS = (
     "attention/attend.hpp",
     "attention/attend_residual.hpp",
-    "base/batch_builder.hpp",
     "cache/audit.hpp",
     "cache/cache_pass.hpp",
     "cache/describe.hpp",
-    "cache/encoder_memory.hpp",
     "cache/read_pass.hpp",
     "cache/sizes.hpp",
     "files/prefix_file.hpp",
@@ -47,8 +49,11 @@ OTHERS = (
     "recurrent/recurrent_pass.hpp",
     "prefix/audit.hpp",
 )
+# A member with its default.
+MEMBER = re.compile(r"^    [\w:<>]+ (\w+)(?: = |\{)", re.M)
 # Of a class or of the namespace: a type, and a name.
-FUNCTION = re.compile(r"^(?:    )?(?=\S)(?!static_assert|friend|using|explicit)[\w:<>&*,\[\] ]+[ &*](\w+)\(", re.M)
+FUNCTION = re.compile(
+    r"^(?:    )?(?=\S)(?!static_assert|friend|using|explicit|operator)[\w:<>&*,\[\] ]+[ &*](\w+)\(", re.M)
 
 
 def section(page, title):
@@ -83,7 +88,7 @@ def check(root):
     for name, header in LIMITS.items():
         struct = re.search(rf"struct {name} \{{(.*?)\n\}};", (include / header).read_text(), re.S)[1]
         yield from differences(f"the limit {name}::", set(first_column(section(page, f"`{name}`"))),
-                               set(re.findall(r"^    [\w:]+ (\w+) = ", struct, re.M)))
+                               set(MEMBER.findall(struct)) - {"named_only"})
     calls = set(first_column(section(page, "Calls")))
     public = {name for header, end in COMPLETE.items() for name in functions((include / header).read_text(), end)}
     known = public.union(*(functions((include / header).read_text()) for header in OTHERS))

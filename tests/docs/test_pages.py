@@ -76,6 +76,11 @@ class CheatSheet(unittest.TestCase):
         self.expect("the limit PrefixLimits::depth is missing", "include/cellar/prefix/prefix_limits.hpp",
                     r"^    std::int32_t page = 1;", "    std::int32_t page = 1;\n    std::int32_t depth = 1;")
 
+    def test_a_limit_without_a_default_that_is_new(self):
+        self.expect("the limit CacheShape::scales is missing", "include/cellar/cache/cache_shape.hpp",
+                    r"^    std::vector<LayerShape> each_layer\{\};",
+                    "    std::vector<LayerShape> each_layer{};\n    std::vector<float> scales{};")
+
     def test_a_call_that_is_new(self):
         self.expect("the call fold is missing", "include/cellar/cache/cell_room.hpp",
                     r"^    Cell free_cells\(", "    Cell fold() const;\n    Cell free_cells(")
