@@ -245,11 +245,12 @@ public:
         return perform(detail::call_of(op::Promise{s, tokens}), own);
     }
 
-    /// Does not compile: a rank has blocks of positions with gaps between them, and `ReadPass::pages` wants none.
+    /// Does not compile: a rank has blocks of positions with gaps between them, which page tables cannot have.
+    /// `mpi::attend` reads the blocks of all ranks.
     template <class... Arguments>
     void form_pages(const Arguments&...) {
-        static_assert(sizeof...(Arguments) > 99, "ContextParallel: the part of a rank has gaps, expected kernels that "
-                                                 "take lists of cells");
+        static_assert(sizeof...(Arguments) > 99, "ContextParallel: the part of a rank has gaps, which page tables "
+                                                 "cannot have, expected mpi::attend");
     }
 
     /// What a sequence has, on all ranks. No data moves. Refuses with `cannot_resume` if the sequence cannot go on from
