@@ -11,6 +11,7 @@
 - Every link to a file of the project, and to a heading of a page, leads somewhere.
 - No decision in docs/decisions.md is longer than eight lines.
 - Each item of a list has a line of its own.
+- The pages of the ten tasks in docs/building.md quote the sources beside them.
 - A page in docs/ begins with a recommendation: it has bold words before its first section. Lists of answers need none.
 
 usage: check.py [--update] <the project's folder>
@@ -104,6 +105,18 @@ def check_links(root, page, text):
             yield f"{page}: the link to {target} leads to no heading"
 
 
+def check_tasks(root, page, text):
+    for row in re.findall(r"^\|.*", text.partition("### Ten tasks\n")[2].partition("\n#")[0], re.M)[2:]:
+        answer, *sources = re.findall(r"\]\(([^)#\s]+)", row) or [""]
+        folder = (root / page).parent
+        for source in sources:
+            quoted = (folder / source).resolve().relative_to(root.resolve()).as_posix()
+            if f"<!-- quote: {quoted} " not in (folder / answer).read_text():
+                yield f"{page}: {answer} does not quote {quoted}, as the ten tasks say"
+        if not sources:
+            yield f"{page}: a row of the ten tasks has no source, expected a page and its sources"
+
+
 def check_opening(page, text):
     opening = without_code(text).split("\n## ")[0]
     if page.startswith("docs/") and page not in LISTS and "**" not in opening:
@@ -135,6 +148,7 @@ def check(root):
         yield from check_lists(page, text)
         if page == DECISIONS:
             yield from check_decisions(text)
+        yield from check_tasks(root, page, text)
 
 
 def update(root):

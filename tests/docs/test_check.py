@@ -104,6 +104,15 @@ class Rules(unittest.TestCase):
         with Tree(**{"docs/more.md": "# More\n\n**If unsure**, this.\n"}) as root:
             self.assertEqual(list(check.check(root)), [])
 
+    def test_tasks(self):
+        def table(sources):
+            return {"docs/more.md": "**Tasks**\n\n### Ten tasks\n\n| task | page | sources |\n|---|---|---|\n"
+                                    f"| add | [a page](../README.md#a-page) | {sources} |\n\n### More\n\n| a |\n"}
+        with Tree(**table("[sum](../examples/01_sum.cpp)")) as root:
+            self.assertEqual(list(check.check(root)), [])
+        self.expect("does not quote docs/index.md", **table("[sum](../examples/01_sum.cpp), [other](index.md)"))
+        self.expect("has no source", **table("none"))
+
     def test_long_decision(self):
         self.expect("'One' has 9 lines", **{"docs/decisions.md": SOUND["docs/decisions.md"] + "line\n"})
 
