@@ -5,12 +5,13 @@
 #include <optional>
 
 /// The bookkeeping of a pass: opening it (`begin`), opening and committing it (`begin_commit`), the same with the float
-/// mask (`begin_mask_commit`), and dropping it (`drop`); and opening it after all questions of a scheduler: what is free,
-/// what the batch needs, what a sequence would free, and what a tree would give up (`questions_begin`). `scattered` is cellar with `Placement::scattered`.
+/// mask (`begin_mask_commit`), and dropping it (`drop`). `scattered` is cellar with `Placement::scattered`. `questions`
+/// is `begin` after all questions of a scheduler: what is free, what the batch needs, what a sequence would free, and
+/// what a tree would give up.
 namespace cellar::bench {
 namespace {
 
-enum class Timed { begin, begin_commit, begin_mask_commit, drop, questions_begin };
+enum class Timed { begin, begin_commit, begin_mask_commit, drop, begin_after_questions };
 
 struct Job {
     const char* name;
@@ -21,7 +22,6 @@ constexpr Job jobs[] = {{"begin", Timed::begin},
                         {"begin_commit", Timed::begin_commit},
                         {"begin_mask_commit", Timed::begin_mask_commit},
                         {"drop", Timed::drop}};
-constexpr Job questions{"questions_begin", Timed::questions_begin};
 
 template <WindowPolicy Window>
 void measure_cellar(benchmark::State& state, Timed timed, const Scene& scene, std::int32_t prompt) {
@@ -31,9 +31,9 @@ void measure_cellar(benchmark::State& state, Timed timed, const Scene& scene, st
         if (timed == Timed::begin_mask_commit) static_cast<void>(reserved.mask());
     }
     measure(state, [&](Stopwatch& watch) {
-        const bool ends_open = timed == Timed::begin || timed == Timed::questions_begin;
+        const bool ends_open = timed == Timed::begin || timed == Timed::begin_after_questions;
         if (timed != Timed::drop) watch.start();
-        if (timed == Timed::questions_begin) {
+        if (timed == Timed::begin_after_questions) {
             benchmark::DoNotOptimize(steps.cache.free_cells());
             benchmark::DoNotOptimize(steps.cache.cells_needed(steps.batch()));
             benchmark::DoNotOptimize(steps.cache.cells_freed_by(Sequence{0}));
@@ -114,8 +114,11 @@ void add_passes() {
         add_all<FullCausal>("full", {1, cells, 50}, max_batch);
         add_all<SlidingWindow<>>("window", {1, cells, 75}, max_batch);
     }
-    for (const Job& job : {jobs[0], jobs[1], questions}) // more sequences than the scan has bits for
-        add_cellar<FullCausal>(std::string{job.name} + "/full/1000/1024k", job.timed, {1000, 1024 * 1024}, 0);
+    const Scene many{1000, 1024 * 1024}; // more sequences than the scan has bits for
+    for (const Job& job : {jobs[0], jobs[1]})
+        add_cellar<FullCausal>(std::string{job.name} + "/full/1000/1024k", job.timed, many, 0);
+    add("begin/full/1000/1024k/questions",
+        [=](benchmark::State& state) { measure_cellar<FullCausal>(state, Timed::begin_after_questions, many, 0); });
 }
 
 } // namespace cellar::bench

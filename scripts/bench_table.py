@@ -9,6 +9,7 @@ is a counter of that benchmark. Figures are medians over the repetitions.
   scan, head     other caches' method: an array of {position, owners} scanned cell by cell (head: the search for free
                  cells starts where the last one ended); its time divided by cellar's
   scattered      cellar with Placement::scattered; its time divided by cellar's
+  questions      the same after all questions of a scheduler; its time divided by cellar's
   plain, buffered  the limit for files: as many bytes by write() or read() (buffered: by read() into a small buffer,
                  and from there to memory); cellar's share of that speed
   fill, memcpy, copy   the limit: filling the same memory, or copying as many bytes (copy: by Kokkos, with the same
@@ -42,7 +43,8 @@ import sys
 LIMITS = ("fill", "memcpy", "warm", "plain", "buffered", "copy", "touch", "hand", "arrays", "memcmp", "read", "peak",
           "native")
 PEERS = ("ggml", "ggml_heads", "torch", "torch_grouped")
-COLUMNS = ("scan", "head", "scattered", "separate", "mask", "loop", "launches", "each", *PEERS, *LIMITS, "growth")
+COLUMNS = ("scan", "head", "scattered", "questions", "separate", "mask", "loop", "launches", "each", *PEERS, *LIMITS,
+           "growth")
 LARGE, SMALL = "128k", "4k"
 
 
@@ -74,6 +76,8 @@ GOALS = [
       for kind, job in [("target", "remove_all"), ("aim", "remove_shift"), ("aim", "defragment")]),
     ("target", lambda r: r.job == "begin" and "scattered" in r.ratios, lambda r: 1 / r.ratios["scattered"],
      lambda v: v <= 1.2, "at most 1.2 times the cost of scattered placement"),
+    ("target", lambda r: r.job == "begin", lambda r: r.ratios.get("questions"), lambda v: v <= 1.1,
+     "at most 1.1 times as much after all questions of a scheduler"),
     ("target", lambda r: r.job == "begin_commit" and r.sequences == "1000", lambda r: r.ns["cellar"] / 1e3,
      lambda v: v <= 80, "at most 80 ns for each sequence"),
     ("target", lambda r: r.job.startswith("mask_float") and r.cells == LARGE,
