@@ -30,7 +30,8 @@ class Reference(unittest.TestCase):
             for i, text in enumerate(compounds):
                 kind = text.split('"')[1]
                 entries += f'<compound refid="c{i}" kind="{kind}"/>'
-                (Path(folder) / f"xml/c{i}.xml").write_text(f"<doxygen>{text}</doxygen>")
+                (Path(folder) / f"xml/c{i}.xml").write_text(
+                    "<doxygen>" + text.replace("<compounddef", f'<compounddef id="c{i}"', 1) + "</doxygen>")
                 if pages:
                     (Path(folder) / f"html/c{i}.html").write_text("")
             (Path(folder) / "xml/index.xml").write_text(f"<doxygenindex>{entries}</doxygenindex>")
@@ -54,6 +55,22 @@ class Reference(unittest.TestCase):
         documented = compound("class", "cellar::A", BRIEF)
         self.assertEqual(self.problems(documented, compound("namespace", "cellar", functions)),
                          ["a.hpp:7: function cellar::f has no docstring"])
+
+    def test_member_without_docstring(self):
+        members = (function("f", NONE) + function("f", NONE, "(int)") + function("g", BRIEF) + function("A", NONE)
+                   + function("~A", NONE) + function("operator=", NONE) + function("h", NONE, "()=delete")
+                   + function("i", NONE, "(detail::B)") + function("j", NONE).replace("public", "private"))
+        self.assertEqual(self.problems(compound("class", "cellar::A", BRIEF + members)),
+                         ["a.hpp:7: function cellar::A::f has no docstring"])
+
+    def test_member_that_a_concept_or_its_class_names(self):
+        def words(code):
+            return f"<briefdescription/><detaileddescription><para>Has <computeroutput>{code}</computeroutput></para>" \
+                   "</detaileddescription>"
+        self.assertEqual(self.problems(compound("concept", "cellar::C", words("f(int)")),
+                                       compound("class", "cellar::A", words("g&lt;T&gt;()") + function("f", NONE)
+                                                + function("g", NONE) + function("h", NONE))),
+                         ["a.hpp:7: function cellar::A::h has no docstring"])
 
     def test_class_without_page(self):
         self.assertEqual(self.problems(compound("class", "cellar::A", BRIEF), pages=False),

@@ -43,7 +43,9 @@ public:
                        "Batch: the elements of a list of ids lie apart, expected neighbours");
     }
 
+    /// In ids.
     std::size_t size() const { return size_; }
+    /// Whether it has no ids.
     bool empty() const { return size_ == 0; }
 
     Id operator[](std::size_t i) const { return read(ids_, static_cast<std::ptrdiff_t>(i)); }
@@ -91,7 +93,9 @@ public:
         std::ptrdiff_t i_ = 0;
     };
 
+    /// Of the first id.
     iterator begin() const { return {ids_, 0}; }
+    /// Behind the last one.
     iterator end() const { return {ids_, static_cast<std::ptrdiff_t>(size_)}; }
 
 private:

@@ -79,6 +79,7 @@ struct SoftmaxEnd {
     /// The logarithm of the sum of exp(score). -infinity: the query has no score, and its results are zeros.
     float log_sum_exp;
 
+    /// False if the query saw no cell, and the rule has no sink.
     CELLAR_FUNCTION bool has_scores() const { return log_sum_exp != no_score(); }
 };
 

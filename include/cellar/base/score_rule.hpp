@@ -17,6 +17,7 @@ struct VisibleRange {
     std::int32_t from;
     std::int32_t to;
 
+    /// `at`: a position. `sinks`: how many of the first positions the window always shows.
     CELLAR_FUNCTION bool sees(std::int32_t at, std::int32_t sinks) const {
         return at < to && (at >= from || at < sinks);
     }
@@ -74,7 +75,9 @@ struct ScoreRule {
 
     /// False if `of_head` and positions make no difference.
     bool needs_head() const { return slopes != nullptr; }
+    /// What differs for this query head.
     CELLAR_FUNCTION HeadRule of_head(int query_head) const { return {slopes == nullptr ? 0 : slopes[query_head]}; }
+    /// The score without a value that takes part in the head's softmax; -infinity: none.
     CELLAR_FUNCTION float sink(int query_head) const { return sinks == nullptr ? no_score() : sinks[query_head]; }
 
     /// `product`: of query and key. `apart`: the query's position less the key's.

@@ -9,8 +9,8 @@
 
 namespace cellar {
 
-/// A view of strided memory that it does not own, with the accessors of `std::mdspan`. Strides count elements.
-/// Trivially copyable, and usable in device code.
+/// A view of strided memory that it does not own, with the accessors of `std::mdspan` (`rank()`, `data_handle()`,
+/// `extent(r)`, `stride(r)`). Strides count elements. Trivially copyable, and usable in device code.
 template <class T, int Rank>
 struct StridedView {
     using element_type = T;

@@ -159,6 +159,7 @@ public:
     using Cells::visit_cells;
     using Cells::visit_kept_cells;
 
+    /// As those of `Cache`.
     using Cells::backend;
     using Cells::bytes;
     using Cells::cells;

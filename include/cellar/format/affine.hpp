@@ -139,6 +139,7 @@ public:
                 Numbers::template unpack<true>(units.data()[i], codes.data() + i * 32);
         unpack_factors(scales, factors.data(), offsets.data());
     }
+    /// The same, without the codes.
     [[gnu::always_inline]] static void unpack_factors(std::span<const scale> scales, float* factors, float* offsets) {
         constexpr int zero = Bits == 8 ? 128 : 0;
         for (std::size_t group = 0; group < scales.size(); ++group) {

@@ -163,6 +163,7 @@ struct q8_0 : detail::InBlocks<q8_0, detail::BytesBlock, 32, half> {
         block.scale = static_cast<half>(scale);
         detail::nearest_steps<32>(values, inverse, block.steps);
     }
+    /// For attention: value i is codes[i] * factors[0].
     [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const unit& block, code* codes, half* factors) {
         __builtin_memcpy(codes, block.steps, sizeof(block.steps));
         *factors = block.scale;
@@ -224,12 +225,14 @@ struct iq4_nl : detail::InBlocks<iq4_nl, detail::NibblesBlock, 32, half> {
         block.scale = least_squares(largest, values, chosen);
         detail::pack_codes(codes, block);
     }
+    /// For attention: value i is codes[i] * factors[0].
     [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const unit& block, code* to, half* factors) {
         std::int8_t codes[32];
         detail::unpack_codes(block, codes);
         for (int i = 0; i < 32; ++i) to[i] = level_of(codes[i]);
         factors_of(block, factors);
     }
+    /// The same, without the codes.
     [[gnu::always_inline]] CELLAR_FUNCTION static void factors_of(const unit& block, half* factors) {
         *factors = block.scale;
     }

@@ -61,10 +61,12 @@ struct mxfp4 : detail::InBlocks<mxfp4, detail::Mxfp4Block, 32, float> {
         block.scale = detail::E8m0::quarter_of(detail::magnitude_of(detail::largest_magnitude<32>(values)));
         detail::encode_e2m1<32>(values, 2 * detail::E8m0::half_of(block.scale), block.numbers);
     }
+    /// For attention: value i is codes[i] * factors[0].
     [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const unit& block, code* codes, float* factors) {
         detail::unpack_e2m1<32>(block.numbers, codes);
         factors_of(block, factors);
     }
+    /// The same, without the codes.
     [[gnu::always_inline]] CELLAR_FUNCTION static void factors_of(const unit& block, float* factors) {
         *factors = detail::E8m0::half_of(block.scale);
     }

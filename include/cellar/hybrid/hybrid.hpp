@@ -358,6 +358,7 @@ public:
             m.save(snapshot.template of<decltype(i)::value>(), detail::member_prefix(prefix, i), stored);
         });
     }
+    /// The same of what s will have at position `to`.
     void save_ahead(Sequence s, Position to, const std::string& prefix,
                     detail::StoredSnapshot& stored) requires(detail::SavesSnapshots<Members>&&...) {
         members_.for_each_indexed(
@@ -369,18 +370,22 @@ public:
         return members_.prepare(load);
     }
 
+    /// False if all members are memories of encoders.
     bool counts_tokens() const { return members_.counts_tokens(); }
 
+    /// For prefix trees, as the next ones: whether all members can.
     bool can_restore(const Snapshot& snapshot, Position to) const {
         return all_of(snapshot,
                       [&](const auto& m, const auto& of_member, int) { return detail::can_restore(m, of_member, to); });
     }
-    bool frees_cells(const Snapshot& snapshot, int member) const { // -1: any, as where this is a member of a hybrid
+    /// Whether cells of that member become free when the snapshot goes; -1: of any, as where this is a member itself.
+    bool frees_cells(const Snapshot& snapshot, int member) const {
         return !all_of(snapshot, [&](const auto& m, const auto& of_member, int i) {
             return (member >= 0 && i != member) || !detail::frees_cells(m, of_member, -1);
         });
     }
 
+    /// As `Cache::frees_together`, of that member; -1: of any.
     template <class ForEach>
     bool frees_together(ForEach for_each, Sequence s, int member) {
         bool frees = false;
@@ -407,6 +412,7 @@ public:
         };
         return members_.fewest(in_time) - free_cells();
     }
+    /// Of all members.
     std::int64_t occupied_bytes(const Snapshot& snapshot, std::optional<OffloadTo> once_it_is = {}) const {
         std::int64_t bytes = 0;
         all_of(snapshot, [&](const auto& m, const auto& of_member, int) {

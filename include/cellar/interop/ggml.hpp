@@ -342,11 +342,12 @@ public:
         }
     }
 
-    /// Those of a layer; for one that shares another's memory, of that one. The values are null if the layer stores
-    /// keys alone.
+    /// Those of a layer; for one that shares another's memory, of that one.
     ggml_tensor* keys(int layer) const { return of(layer).keys; }
+    /// As `keys`; null if the layer stores keys alone.
     ggml_tensor* values(int layer) const { return of(layer).values; }
 
+    /// That of the cache.
     const CacheShape& shape() const { return shape_; }
 
     /// After a computation that wrote the keys and values of all layers, in place of `put`.

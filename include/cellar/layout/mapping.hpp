@@ -32,11 +32,16 @@ public:
         : cells_{cells}, heads_{heads}, dim_{dim} {}
 
     CELLAR_FUNCTION constexpr std::int64_t cells() const { return cells_; }
+    /// Of a cell.
     CELLAR_FUNCTION constexpr int heads() const { return heads_; }
+    /// Elements, or units, of a head.
     CELLAR_FUNCTION constexpr int dim() const { return dim_; }
 
+    /// From one to the next, in elements.
     CELLAR_FUNCTION constexpr std::int64_t stride_cell() const { return stride_head() * heads_; }
+    /// As `stride_cell`.
     CELLAR_FUNCTION constexpr std::int64_t stride_head() const { return dim_; }
+    /// As `stride_cell`.
     CELLAR_FUNCTION constexpr std::int64_t stride_dim() const { return 1; }
 
     CELLAR_FUNCTION constexpr std::int64_t required_size() const { return cells_ * stride_cell(); }
@@ -70,11 +75,16 @@ public:
         : cells_{cells}, heads_{heads}, dim_{dim} {}
 
     CELLAR_FUNCTION constexpr std::int64_t cells() const { return cells_; }
+    /// Of a cell.
     CELLAR_FUNCTION constexpr int heads() const { return heads_; }
+    /// Elements, or units, of a head.
     CELLAR_FUNCTION constexpr int dim() const { return dim_; }
 
+    /// From one to the next, in elements.
     CELLAR_FUNCTION constexpr std::int64_t stride_cell() const { return 1; }
+    /// As `stride_cell`.
     CELLAR_FUNCTION constexpr std::int64_t stride_head() const { return stride_dim() * dim_; }
+    /// As `stride_cell`.
     CELLAR_FUNCTION constexpr std::int64_t stride_dim() const { return cells_; }
 
     CELLAR_FUNCTION constexpr std::int64_t required_size() const { return heads_ * stride_head(); }
@@ -111,7 +121,9 @@ public:
         : cells_{cells}, heads_{heads}, dim_{dim} {}
 
     CELLAR_FUNCTION constexpr std::int64_t cells() const { return cells_; }
+    /// Of a cell.
     CELLAR_FUNCTION constexpr int heads() const { return heads_; }
+    /// Elements, or units, of a head.
     CELLAR_FUNCTION constexpr int dim() const { return dim_; }
 
     CELLAR_FUNCTION constexpr std::int64_t required_size() const {

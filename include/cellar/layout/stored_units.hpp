@@ -26,6 +26,7 @@ struct StoredUnits {
     /// The values of a head.
     CELLAR_FUNCTION std::int32_t head_dim() const { return mapping.dim() * detail::values_per_unit<Format>; }
 
+    /// All units of a head, in the order of its values.
     CELLAR_FUNCTION Unit* units(std::int64_t cell, std::int64_t head) const { return data + mapping(cell, head, 0); }
 
     /// The scale of a value.

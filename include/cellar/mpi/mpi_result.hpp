@@ -74,6 +74,7 @@ class MpiFailure : public std::runtime_error {
 public:
     explicit MpiFailure(const MpiError& error) : std::runtime_error{error.message}, error_{error} {}
 
+    /// What an `MpiResult` would have: the reason, the rank, a sentence.
     const MpiError& error() const noexcept { return error_; }
 
 private:

@@ -277,8 +277,11 @@ public:
     /// Blocks until all enqueued work is done.
     void fence(Where where = Where::current()) { state(where).backend.fence(); }
 
+    /// Of the state of one sequence.
     const StateShape& shape(Where where = Where::current()) const { return state(where).shape; }
+    /// With the batch filled in.
     const StateLimits& limits(Where where = Where::current()) const { return state(where).book.limits(); }
+    /// Where data lies, and what works on it.
     const Backend& backend(Where where = Where::current()) const { return state(where).backend; }
 
     int layers(Where where = Where::current()) const { return shape(where).layers(); }
@@ -361,9 +364,11 @@ public:
     std::int64_t occupied_bytes(const StateSnapshot& snapshot) const {
         return snapshot.is_offloaded() ? snapshot.bytes() : bytes_per_sequence(shape());
     }
+    /// For files and transfers.
     void save(const StateSnapshot& snapshot, const std::string& prefix, detail::StoredSnapshot& stored) {
         snapshots().save(snapshot, prefix, stored);
     }
+    /// The same of what s will have at position `to`.
     void save_ahead(Sequence s, Position to, const std::string& prefix, detail::StoredSnapshot& stored) {
         snapshots().save_ahead(s, to, prefix, stored);
     }

@@ -142,9 +142,10 @@ public:
         close();
     }
 
-    /// For cellar itself: how messages name a layer, the first one that misses a micro-batch or -1, and a pass.
+    /// For cellar itself: how messages name a layer.
     detail::LayerName& name() const { return state().layer_name; }
 
+    /// For cellar itself: the first layer that misses a micro-batch, or -1.
     int first_missing() const {
         const State& s = state();
         const auto& done = s.done_in_layer;
