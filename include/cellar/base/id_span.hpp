@@ -43,9 +43,9 @@ public:
                        "Batch: the elements of a list of ids lie apart, expected neighbours");
     }
 
-    /// In ids.
+    /// The number of ids.
     std::size_t size() const { return size_; }
-    /// Whether it has no ids.
+    /// True if it has no ids.
     bool empty() const { return size_ == 0; }
 
     Id operator[](std::size_t i) const { return read(ids_, static_cast<std::ptrdiff_t>(i)); }
@@ -93,9 +93,9 @@ public:
         std::ptrdiff_t i_ = 0;
     };
 
-    /// Of the first id.
+    /// An iterator to the first id.
     iterator begin() const { return {ids_, 0}; }
-    /// Behind the last one.
+    /// An iterator behind the last id.
     iterator end() const { return {ids_, static_cast<std::ptrdiff_t>(size_)}; }
 
 private:

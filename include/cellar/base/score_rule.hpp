@@ -75,7 +75,7 @@ struct ScoreRule {
 
     /// False if `of_head` and positions make no difference.
     bool needs_head() const { return slopes != nullptr; }
-    /// What differs for this query head.
+    /// The part of the rule that differs for this query head.
     CELLAR_FUNCTION HeadRule of_head(int query_head) const { return {slopes == nullptr ? 0 : slopes[query_head]}; }
     /// The score without a value that takes part in the head's softmax; -infinity: none.
     CELLAR_FUNCTION float sink(int query_head) const { return sinks == nullptr ? no_score() : sinks[query_head]; }

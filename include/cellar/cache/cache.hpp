@@ -385,11 +385,11 @@ public:
 
     /// With `layers` and `each_layer`, however it was given.
     const CacheShape& shape(Where where = Where::current()) const { return state(where).shape; }
-    /// With `batch` filled in, and the paddings that the layout needs.
+    /// The limits, with `batch` filled in and the paddings that the layout needs.
     const CacheLimits& limits(Where where = Where::current()) const { return state(where).limits; }
     /// The window with its defaults filled in.
     const Window& window(Where where = Where::current()) const { return state(where).book.window(); }
-    /// Where data lies, and what works on it.
+    /// The backend: where data lies, and what works on it.
     const Backend& backend(Where where = Where::current()) const { return state(where).backend; }
 
     int layers(Where where = Where::current()) const { return shape(where).layers; }
@@ -465,16 +465,16 @@ public:
         return snapshots().finish(std::forward<Prepared>(prepared));
     }
 
-    /// For prefix trees, as the next ones: see `detail::can_restore`.
+    /// For prefix trees, as the next three: see `detail::can_restore`.
     bool can_restore(const CellSnapshot& snapshot, Position to) const {
         if (state().holds_inputs) return snapshot.from() <= to && to <= snapshot.to();
         return state().book.can_restore(snapshot.kept_in(table().snapshots(), "restore"), to);
     }
-    /// Whether cells become free when the snapshot goes.
+    /// True if cells become free when the snapshot goes.
     bool frees_cells(const CellSnapshot& snapshot) const {
         return table().snapshots().frees_cells(snapshot.kept_in(table().snapshots(), "restore"));
     }
-    /// The same for several, and for what s shares with them.
+    /// The same for several snapshots, and for what s shares with them.
     template <class ForEach>
     bool frees_together(ForEach for_each, Sequence s) {
         detail::KeptTable& kept = state().book.snapshots();
@@ -487,7 +487,7 @@ public:
         auto& kept = state().book.snapshots();
         kept.set_evictable(snapshot.kept_in(kept, "evict"), evictable);
     }
-    /// What the snapshot takes where it is, or once it is offloaded there.
+    /// The bytes that the snapshot takes where it is, or once it is offloaded to that place.
     std::int64_t occupied_bytes(const CellSnapshot& snapshot, std::optional<OffloadTo> once_it_is = {}) const {
         if (snapshot.is_offloaded()) return snapshot.bytes();
         const StoredAs as = once_it_is ? state().offload_place(*once_it_is).as : StoredAs{};

@@ -72,11 +72,11 @@ class CellLists : public detail::RowLists<detail::CellRows> {
     using Where = std::source_location;
 
 public:
-    /// Of a row, in the order of positions, for the host.
+    /// The cells of a row, in the order of their positions, in memory of the host.
     std::span<const std::int32_t> cells(std::int32_t row, const Where& where = Where::current()) const {
         return own().entries(sequence(row, where));
     }
-    /// Those of `cells(row)`, for the host.
+    /// The positions of `cells(row)`, in memory of the host.
     std::span<const std::int32_t> positions(std::int32_t row, const Where& where = Where::current()) const {
         return own().positions(sequence(row, where));
     }
@@ -96,7 +96,7 @@ class PageLists : public detail::RowLists<detail::PageRows> {
     using Where = std::source_location;
 
 public:
-    /// Cells of a page, as `ReadPass::pages` was asked for.
+    /// The cells of a page, as given to `ReadPass::pages`.
     std::int32_t page_size() const { return own().page_size(); }
 
     /// The pages of a row, for the host.

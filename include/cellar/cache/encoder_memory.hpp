@@ -159,7 +159,7 @@ public:
     using Cells::visit_cells;
     using Cells::visit_kept_cells;
 
-    /// As those of `Cache`.
+    /// The same as in `Cache`.
     using Cells::backend;
     using Cells::bytes;
     using Cells::cells;

@@ -69,9 +69,9 @@ public:
         return found == by_name_.end() ? nullptr : &tensors_[found->second];
     }
 
-    /// Of the data of all tensors, padding included.
+    /// The bytes of all tensors together, padding included.
     std::uint64_t total_bytes() const { return header_.data_bytes; }
-    /// Whether the file is mapped, so that pieces need no buffer.
+    /// True if the file is mapped, so that pieces need no buffer.
     bool is_mapped() const { return file_.is_mapped(); }
 
     /// The next bytes, all of one tensor, which add to the checksum. Pieces of a tensor but the last have `at_most`

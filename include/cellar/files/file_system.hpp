@@ -31,13 +31,13 @@ public:
         virtual int write(std::span<const std::byte> bytes, std::uint64_t at, std::size_t& count) = 0;
         /// Returns when the file's bytes will survive a loss of power.
         virtual int sync() = 0;
-        /// The last call. A write that fails late is reported here.
+        /// Ends the use of the file. A write that fails late is reported here.
         virtual int close() = 0;
         /// Reads the first `count` of the bytes; 0 at the end of the file.
         virtual int read(std::span<std::byte> bytes, std::uint64_t at, std::size_t& count) = 0;
         /// Maps the first bytes of the file. ENOTSUP or ENODEV: it will be read instead.
         virtual int map(std::uint64_t bytes, const std::byte*& first) = 0;
-        /// Ends a mapping, which `map` made of as many bytes.
+        /// Ends a mapping that `map` made of as many bytes.
         virtual void unmap(const std::byte* first, std::uint64_t bytes) noexcept = 0;
     };
     using FilePointer = std::unique_ptr<File>;

@@ -99,7 +99,7 @@ public:
 
     /// Bytes of data that are written, padding included.
     std::uint64_t bytes_done() const { return done_; }
-    /// What `bytes_done` comes to.
+    /// What `bytes_done` is at the end.
     std::uint64_t total_bytes() const { return header_.data_bytes(); }
 
 private:

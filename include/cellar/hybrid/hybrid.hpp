@@ -373,19 +373,19 @@ public:
     /// False if all members are memories of encoders.
     bool counts_tokens() const { return members_.counts_tokens(); }
 
-    /// For prefix trees, as the next ones: whether all members can.
+    /// For prefix trees, as the next three: true if all members can.
     bool can_restore(const Snapshot& snapshot, Position to) const {
         return all_of(snapshot,
                       [&](const auto& m, const auto& of_member, int) { return detail::can_restore(m, of_member, to); });
     }
-    /// Whether cells of that member become free when the snapshot goes; -1: of any, as where this is a member itself.
+    /// True if cells of that member become free when the snapshot goes. -1: of any member.
     bool frees_cells(const Snapshot& snapshot, int member) const {
         return !all_of(snapshot, [&](const auto& m, const auto& of_member, int i) {
             return (member >= 0 && i != member) || !detail::frees_cells(m, of_member, -1);
         });
     }
 
-    /// As `Cache::frees_together`, of that member; -1: of any.
+    /// As `Cache::frees_together`, for that member. -1: for any member.
     template <class ForEach>
     bool frees_together(ForEach for_each, Sequence s, int member) {
         bool frees = false;
@@ -412,7 +412,7 @@ public:
         };
         return members_.fewest(in_time) - free_cells();
     }
-    /// Of all members.
+    /// The sum over all members: see `Cache::occupied_bytes`.
     std::int64_t occupied_bytes(const Snapshot& snapshot, std::optional<OffloadTo> once_it_is = {}) const {
         std::int64_t bytes = 0;
         all_of(snapshot, [&](const auto& m, const auto& of_member, int) {

@@ -342,12 +342,12 @@ public:
         }
     }
 
-    /// Those of a layer; for one that shares another's memory, of that one.
+    /// The keys of a layer. Layers that share memory have one tensor.
     ggml_tensor* keys(int layer) const { return of(layer).keys; }
-    /// As `keys`; null if the layer stores keys alone.
+    /// The values of a layer; null if it stores keys alone.
     ggml_tensor* values(int layer) const { return of(layer).values; }
 
-    /// That of the cache.
+    /// The shape of the cache.
     const CacheShape& shape() const { return shape_; }
 
     /// After a computation that wrote the keys and values of all layers, in place of `put`.

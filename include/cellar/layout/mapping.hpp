@@ -32,12 +32,12 @@ public:
         : cells_{cells}, heads_{heads}, dim_{dim} {}
 
     CELLAR_FUNCTION constexpr std::int64_t cells() const { return cells_; }
-    /// Of a cell.
+    /// The number of heads of a cell.
     CELLAR_FUNCTION constexpr int heads() const { return heads_; }
-    /// Elements, or units, of a head.
+    /// The number of elements, or of units, of a head.
     CELLAR_FUNCTION constexpr int dim() const { return dim_; }
 
-    /// From one to the next, in elements.
+    /// From one cell to the next, in elements.
     CELLAR_FUNCTION constexpr std::int64_t stride_cell() const { return stride_head() * heads_; }
     /// As `stride_cell`.
     CELLAR_FUNCTION constexpr std::int64_t stride_head() const { return dim_; }
@@ -75,12 +75,12 @@ public:
         : cells_{cells}, heads_{heads}, dim_{dim} {}
 
     CELLAR_FUNCTION constexpr std::int64_t cells() const { return cells_; }
-    /// Of a cell.
+    /// The number of heads of a cell.
     CELLAR_FUNCTION constexpr int heads() const { return heads_; }
-    /// Elements, or units, of a head.
+    /// The number of elements, or of units, of a head.
     CELLAR_FUNCTION constexpr int dim() const { return dim_; }
 
-    /// From one to the next, in elements.
+    /// From one cell to the next, in elements.
     CELLAR_FUNCTION constexpr std::int64_t stride_cell() const { return 1; }
     /// As `stride_cell`.
     CELLAR_FUNCTION constexpr std::int64_t stride_head() const { return stride_dim() * dim_; }
@@ -121,9 +121,9 @@ public:
         : cells_{cells}, heads_{heads}, dim_{dim} {}
 
     CELLAR_FUNCTION constexpr std::int64_t cells() const { return cells_; }
-    /// Of a cell.
+    /// The number of heads of a cell.
     CELLAR_FUNCTION constexpr int heads() const { return heads_; }
-    /// Elements, or units, of a head.
+    /// The number of elements, or of units, of a head.
     CELLAR_FUNCTION constexpr int dim() const { return dim_; }
 
     CELLAR_FUNCTION constexpr std::int64_t required_size() const {

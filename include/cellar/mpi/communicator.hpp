@@ -39,9 +39,9 @@ public:
     /// messages of transfers that failed.
     ~Communicator() = default;
 
-    /// Of this process.
+    /// The rank of this process.
     int rank() const { return transfers().own_rank(); }
-    /// How many ranks it has.
+    /// The number of ranks.
     int size() const { return transfers().ranks(); }
     /// The duplicate, for cellar's own messages; MPI_COMM_NULL if it was moved from.
     MPI_Comm handle() const { return transfers_ == nullptr ? MPI_COMM_NULL : transfers_->comm(); }

@@ -313,7 +313,7 @@ public:
     /// This rank's part: `statistics()`, `tokens(s)` and `bytes()` count what it stores.
     const Cache& cache() const { return state().cache; }
 
-    /// Between which sequences are divided.
+    /// The number of ranks between which sequences are divided.
     int ranks() const { return state().comm.size(); }
     int layers() const { return cache().layers(); }
     std::int32_t sequences() const { return cache().sequences(); }

@@ -201,22 +201,22 @@ public:
         detail::set_evictable(memory_, snapshot, evictable);
     }
     Cell evictable_cells() const requires(detail::counts_evictable<M>) { return memory_.evictable_cells(); }
-    /// As of the memory on this rank.
+    /// The same as of the memory on this rank.
     template <class Snapshot>
     bool can_restore(const Snapshot& snapshot, Position to) const {
         return detail::can_restore(memory_, snapshot, to);
     }
-    /// As of the memory on this rank.
+    /// The same as of the memory on this rank.
     template <class Snapshot>
     bool frees_cells(const Snapshot& snapshot, int member) const {
         return detail::frees_cells(memory_, snapshot, member);
     }
-    /// As of the memory on this rank.
+    /// The same as of the memory on this rank.
     template <class ForEach>
     bool frees_together(ForEach for_each, Sequence s, int member) {
         return detail::frees_together(memory_, for_each, s, member);
     }
-    /// As of the memory on this rank.
+    /// The same as of the memory on this rank.
     template <class Snapshot>
     std::int64_t occupied_bytes(const Snapshot& snapshot, std::optional<OffloadTo> once_it_is = {}) const {
         return detail::occupied_bytes(memory_, snapshot, once_it_is);

@@ -74,7 +74,7 @@ class MpiFailure : public std::runtime_error {
 public:
     explicit MpiFailure(const MpiError& error) : std::runtime_error{error.message}, error_{error} {}
 
-    /// What an `MpiResult` would have: the reason, the rank, a sentence.
+    /// The error as a value: the reason, the rank, and a sentence.
     const MpiError& error() const noexcept { return error_; }
 
 private:

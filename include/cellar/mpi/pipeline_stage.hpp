@@ -139,9 +139,9 @@ public:
         return of_memory + MemoryBytes{.bookkeeping = detail::PipelineLine::bytes_for() + of_empty_batch};
     }
 
-    /// Whether this stage begins passes, and sends them down the line.
+    /// True if this stage begins passes and sends them to the next one.
     bool is_first() const { return line().is_first(); }
-    /// Whether its output is that of the model.
+    /// True if the output of this stage is that of the model.
     bool is_last() const { return line().is_last(); }
 
     /// First stage only: opens a pass, and sends the batch with the ids of its tokens, if any, down the line.

@@ -18,7 +18,7 @@ struct Share {
     int first = 0;
     int count = 0;
 
-    /// Behind the last one.
+    /// The first one behind this share.
     constexpr int end() const { return first + count; }
     constexpr bool operator==(const Share&) const = default;
 };

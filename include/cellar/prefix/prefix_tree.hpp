@@ -191,7 +191,7 @@ public:
         });
     }
 
-    /// That of which it keeps snapshots.
+    /// The memory whose snapshots the tree keeps.
     M& memory(const std::source_location& where = std::source_location::current()) const {
         const detail::Caller caller{where};
         return state().memory();

@@ -277,11 +277,11 @@ public:
     /// Blocks until all enqueued work is done.
     void fence(Where where = Where::current()) { state(where).backend.fence(); }
 
-    /// Of the state of one sequence.
+    /// The shape of the state of one sequence.
     const StateShape& shape(Where where = Where::current()) const { return state(where).shape; }
-    /// With the batch filled in.
+    /// The limits, with `batch` filled in.
     const StateLimits& limits(Where where = Where::current()) const { return state(where).book.limits(); }
-    /// Where data lies, and what works on it.
+    /// The backend: where data lies, and what works on it.
     const Backend& backend(Where where = Where::current()) const { return state(where).backend; }
 
     int layers(Where where = Where::current()) const { return shape(where).layers(); }

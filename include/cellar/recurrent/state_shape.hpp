@@ -58,7 +58,7 @@ public:
         CELLAR_EXPECTS_AT(where, n < largest, "state shape: a tensor of 2^28 elements or more, expected fewer");
     }
 
-    /// How many there are.
+    /// The number of extents.
     constexpr int rank() const { return rank_; }
     constexpr std::int64_t operator[](int r) const { return extents_[r]; }
 
@@ -97,10 +97,10 @@ public:
     }
 
     constexpr int layers() const { return static_cast<int>(layers_.size()); }
-    /// Of each layer.
+    /// The number of tensors of each layer.
     constexpr int tensors() const { return static_cast<int>(layers_.front().size()); }
 
-    /// Of one tensor of a layer.
+    /// The extents of one tensor of a layer.
     constexpr const StateExtents& extents(int layer, int tensor) const {
         return layers_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(tensor)];
     }

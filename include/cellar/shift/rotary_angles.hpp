@@ -42,7 +42,7 @@ public:
     }
 
     int pairs() const { return static_cast<int>(frequencies_.size()); }
-    /// In radians for each position.
+    /// The angle by which a pair turns from one position to the next, in radians.
     double frequency(int pair) const { return frequencies_[static_cast<std::size_t>(pair)]; }
     /// The elements of a pair.
     int first(int pair) const { return neighbours() ? first_ + 2 * pair : first_ + pair; }
@@ -57,7 +57,7 @@ public:
 
     /// Of position i of a block, relative to its first one.
     const float* cosines(std::int32_t i) const { return within_.data() + place(i); }
-    /// As `cosines`.
+    /// The sines, stored as `cosines` are.
     const float* sines(std::int32_t i) const { return cosines(i) + stride(); }
 
     /// Writes the lists of the first position of a block: position `number` * block.
