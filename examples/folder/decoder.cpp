@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <generate/arithmetic.hpp>
 #include <stdexcept>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -31,8 +32,8 @@ public:
           json_(folder.config().contains("text_config") ? folder.config().at("text_config") : folder.config()) {}
 
     int integer(const char* key) const { return folder_.integer(key); }
-    float positive(const char* key, float otherwise) const {
-        const auto found = json_.find(key);
+    float positive(std::string_view key, float otherwise) const {
+        const auto found = json_.find(std::string{key});
         return found != json_.end() && found->is_number() && *found > 0 ? found->get<float>() : otherwise;
     }
     /// LFM2 says how the number of its file is rounded.
@@ -57,18 +58,6 @@ T value_of(models::ModelResult<T> result) {
     return std::move(result).value();
 }
 
-void check_known(const std::string& architecture) {
-    const char* const known[] = {
-        "llama",       "mistral",          "qwen2",     "qwen3", "gemma3_text", "gpt_oss", "lfm2",
-        "deepseek_v3", "granitemoehybrid", "qwen3_next"};
-    std::string names;
-    for (const char* const name : known) {
-        if (architecture == name) return;
-        names += (names.empty() ? "" : ", ") + std::string{name};
-    }
-    throw std::runtime_error{"the model is a " + llama::in_quotes(architecture) + ", expected one of " + names};
-}
-
 /// [tokens, heads, dim]
 auto heads_of(const Matrix& rows, int dim) {
     return cellar::contiguous_view(rows.data(), rows.rows(), rows.cols() / dim, dim);
@@ -76,71 +65,112 @@ auto heads_of(const Matrix& rows, int dim) {
 
 } // namespace
 
-Decoder::Decoder(const ModelFolder& folder) : model_{value_of(models::from_config(folder.config()))} {
-    check_known(model_.architecture);
+Decoder::Decoder(const ModelFolder& folder, int context)
+    : model_{value_of(models::from_config(folder.config()))}, architecture_{architecture_of(model_.architecture)} {
     const Numbers numbers{folder};
-    is_gemma_ = model_.architecture == "gemma3_text";
     hidden_ = numbers.integer("hidden_size");
-    is_lfm2_ = model_.architecture == "lfm2";
-    intermediate_ = numbers.intermediate();
-    norms_add_one_ = is_gemma_ || model_.architecture == "qwen3_next";
-    if (is_gemma_) embedding_factor_ = std::sqrt(static_cast<float>(hidden_));
+    if (architecture_.is_gemma) embedding_factor_ = std::sqrt(static_cast<float>(hidden_));
     if (model_.architecture == "granitemoehybrid") {
         embedding_factor_ = numbers.positive("embedding_multiplier", 1);
         residual_factor_ = numbers.positive("residual_multiplier", 1);
         logits_divisor_ = numbers.positive("logits_scaling", 1);
     }
-    vocabulary_ = numbers.vocabulary(is_gemma_ ? 262208 : 0);
-    epsilon_ = is_lfm2_ ? numbers.positive("norm_eps", 1e-5F) : numbers.positive("rms_norm_eps", 1e-6F);
-    for (const char* const prefix : {"model.", "language_model.model.", "model.language_model."})
-        if (folder.has(prefix + std::string{"embed_tokens.weight"})) prefix_ = prefix;
-    embedding_ = folder.matrix(prefix_ + "embed_tokens.weight", vocabulary_, hidden_);
+    logits_cap_ = numbers.positive("final_logit_softcapping", 0);
+    vocabulary_ = numbers.vocabulary(model_.architecture == "gemma3_text" ? 262208 : 0);
+    epsilon_ = numbers.positive(architecture_.epsilon, architecture_.usual_epsilon);
+    read_embedding(folder);
     if (folder.has("lm_head.weight")) classifier_ = folder.matrix("lm_head.weight", vocabulary_, hidden_);
-    norm_ = norm_weight(folder, prefix_ + (is_lfm2_ ? "embedding_norm.weight" : "norm.weight"), hidden_);
-    for (int i = 0; i < static_cast<int>(model_.layers.size()); ++i) layers_.push_back(read_layer(folder, i));
+    norm_ = norm_weight(folder, prefix_ + std::string{architecture_.norm}, hidden_);
+    for (int i = 0; i < static_cast<int>(model_.layers.size()); ++i) layers_.push_back(read_layer(folder, i, context));
 }
 
-/// Some files have what is added to 1.
+/// Its name tells what stands before the names of all tensors of the decoder.
+void Decoder::read_embedding(const ModelFolder& folder) {
+    const std::string usual{architecture_.embedding};
+    std::string found = usual;
+    for (const std::string prefix : {"model.", "language_model.model.", "model.language_model.", "backbone."}) {
+        // The second one is of a Nemotron-H that transformers wrote; published ones have the usual name.
+        for (const std::string& name : {usual, std::string{"embedding.weight"}}) {
+            if (!folder.has(prefix + name)) continue;
+            prefix_ = prefix;
+            found = prefix + name;
+        }
+    }
+    embedding_ = folder.matrix(found, vocabulary_, hidden_);
+}
+
 RowVector Decoder::norm_weight(const ModelFolder& folder, const std::string& name, int size) const {
     RowVector weight = folder.vector(name, size);
-    if (norms_add_one_) weight.array() += 1.0F;
+    if (architecture_.norms_add_one) weight.array() += 1.0F;
     return weight;
 }
 
-Decoder::Layer Decoder::read_layer(const ModelFolder& folder, int index) const {
+Decoder::Layer Decoder::read_layer(const ModelFolder& folder, int index, int context) const {
     const std::string at = prefix_ + "layers." + std::to_string(index) + ".";
     const models::LayerDescription& layer = model_.layers[static_cast<std::size_t>(index)];
     Layer read;
-    if (layer.kind == models::LayerKind::recurrent) {
-        read.recurrence = read_recurrence(folder, at, layer);
-    } else if (layer.shape.value_dim == 0) {
-        read.latent = {folder, at + "self_attn.", layer, epsilon_};
-        read.output = folder.matrix(at + "self_attn.o_proj.weight", hidden_, read.latent.width());
-    } else {
-        read_attention(folder, at + "self_attn.", index, read);
+    const bool mixes = layer.kind != models::LayerKind::nothing;
+    if (mixes) {
+        read.first_norm = norm_weight(folder, at + std::string{architecture_.first_norm}, hidden_);
+        if (layer.kind == models::LayerKind::recurrent) {
+            read.recurrence = read_recurrence(folder, at + std::string{architecture_.recurrence}, layer);
+        } else {
+            read.frequencies = models::frequencies(layer.rope, context);
+            read_attention(folder, at + std::string{architecture_.attention}, index, read);
+        }
     }
-    read_feed_forward(folder, at, read);
-    read.input_norm = norm_weight(folder, at + (is_lfm2_ ? "operator_norm.weight" : "input_layernorm.weight"), hidden_);
-    if (is_gemma_) {
-        read.attention_norm = norm_weight(folder, at + "post_attention_layernorm.weight", hidden_);
-        read.output_norm = norm_weight(folder, at + "post_feedforward_layernorm.weight", hidden_);
+    if (!mixes || !architecture_.has_one_part) {
+        read.second_norm = norm_weight(folder, at + std::string{architecture_.second_norm}, hidden_);
+        read.feed_forward = read_feed_forward(folder, at);
+    }
+    if (architecture_.is_gemma) {
+        read.first_norm_after = norm_weight(folder, at + "post_attention_layernorm.weight", hidden_);
+        read.second_norm_after = norm_weight(folder, at + "post_feedforward_layernorm.weight", hidden_);
     }
     return read;
 }
 
 std::unique_ptr<const Recurrence> Decoder::read_recurrence(const ModelFolder& folder, const std::string& at,
                                                            const models::LayerDescription& layer) const {
-    if (is_lfm2_) return short_convolution(folder, at + "conv.", layer);
-    if (model_.architecture == "qwen3_next") return delta_net(folder, at + "linear_attn.", layer, epsilon_);
-    return mamba2(folder, at + "mamba.", layer, epsilon_);
+    if (model_.architecture == "lfm2") return short_convolution(folder, at, layer);
+    if (model_.architecture == "qwen3_next") return delta_net(folder, at, layer, epsilon_);
+    if (model_.architecture == "jamba") return mamba(folder, at, layer, epsilon_);
+    return mamba2(folder, at, layer, epsilon_);
 }
 
 void Decoder::read_attention(const ModelFolder& folder, const std::string& at, int index, Layer& read) const {
     const models::LayerDescription& layer = model_.layers[static_cast<std::size_t>(index)];
     const int dim = layer.shape.key_dim;
+    const std::string output = at + std::string{architecture_.output};
+    if (layer.shape.value_dim == 0) {
+        read.latent = {folder, at, layer, epsilon_};
+        read.output = folder.matrix(output + ".weight", hidden_, read.latent.width());
+        return;
+    }
+    read_projections(folder, at, layer, read);
+    read.output = folder.matrix(output + ".weight", hidden_, layer.heads * dim);
+    if (folder.has(output + ".bias")) read.output_bias = folder.vector(output + ".bias", hidden_);
+    if (layer.learned_sinks) read.sinks = folder.vector(at + "sinks", layer.heads);
+    const std::string norm{architecture_.head_norm};
+    if (folder.has(at + "q_" + norm)) {
+        read.query_norm = norm_weight(folder, at + "q_" + norm, dim);
+        read.key_norm = norm_weight(folder, at + "k_" + norm, dim);
+    }
+}
+
+/// Of queries, keys and values, which some files have in one tensor.
+void Decoder::read_projections(const ModelFolder& folder, const std::string& at, const models::LayerDescription& layer,
+                               Layer& read) const {
+    const int dim = layer.shape.key_dim;
     const int queries = layer.heads * dim;
     const int keys = layer.shape.kv_heads * dim;
-    const std::string output = at + (is_lfm2_ ? "out_proj" : "o_proj");
+    if (model_.architecture == "phi3") {
+        const Matrix all = folder.matrix(at + "qkv_proj.weight", queries + 2 * std::int64_t{keys}, hidden_);
+        read.query = all.topRows(queries);
+        read.key = all.middleRows(queries, keys);
+        read.value = all.bottomRows(keys);
+        return;
+    }
     if (model_.architecture == "qwen3_next") {
         read.query.resize(queries, hidden_);
         read.attention_gate.resize(queries, hidden_);
@@ -154,45 +184,45 @@ void Decoder::read_attention(const ModelFolder& folder, const std::string& at, i
     }
     read.key = folder.matrix(at + "k_proj.weight", keys, hidden_);
     read.value = folder.matrix(at + "v_proj.weight", keys, hidden_);
-    read.output = folder.matrix(output + ".weight", hidden_, queries);
     if (folder.has(at + "q_proj.bias")) {
         read.query_bias = folder.vector(at + "q_proj.bias", queries);
         read.key_bias = folder.vector(at + "k_proj.bias", keys);
         read.value_bias = folder.vector(at + "v_proj.bias", keys);
     }
-    if (folder.has(output + ".bias")) read.output_bias = folder.vector(output + ".bias", hidden_);
-    if (layer.learned_sinks) read.sinks = folder.vector(at + "sinks", layer.heads);
-    const std::string norm = is_lfm2_ ? "layernorm.weight" : "norm.weight";
-    if (folder.has(at + "q_" + norm)) {
-        read.query_norm = norm_weight(folder, at + "q_" + norm, dim);
-        read.key_norm = norm_weight(folder, at + "k_" + norm, dim);
-    }
 }
 
-/// Null: the layer has none.
+/// Of the layer's tensors, whose names begin with `at`. Null: the layer has none.
 std::unique_ptr<const FeedForward> Decoder::read_experts(const ModelFolder& folder, const std::string& at) const {
+    const auto routed = [](RoutedExperts read) { return std::make_unique<RoutedExperts>(std::move(read)); };
     if (model_.architecture == "gpt_oss")
         return std::make_unique<Experts>(folder, at + "mlp.", folder.integer("num_local_experts"),
-                                         folder.integer("num_experts_per_tok"), hidden_, intermediate_);
-    if (model_.architecture == "granitemoehybrid")
-        return std::make_unique<RoutedExperts>(RoutedExperts::of_granite(folder, at));
+                                         folder.integer("num_experts_per_tok"), hidden_,
+                                         folder.integer("intermediate_size"));
+    if (model_.architecture == "granitemoehybrid") return routed(RoutedExperts::of_granite(folder, at));
+    if (folder.has(at + "feed_forward.router.weight")) return routed(RoutedExperts::of_jamba(folder, at));
     if (!folder.has(at + "mlp.gate.weight")) return nullptr;
-    if (model_.architecture == "qwen3_next") return std::make_unique<RoutedExperts>(RoutedExperts::of_qwen(folder, at));
+    if (model_.architecture == "qwen3_next") return routed(RoutedExperts::of_qwen(folder, at));
     return std::make_unique<GroupedExperts>(folder, at + "mlp.");
 }
 
-void Decoder::read_feed_forward(const ModelFolder& folder, const std::string& at, Layer& read) const {
-    const char* const before = is_gemma_  ? "pre_feedforward_layernorm.weight"
-                               : is_lfm2_ ? "ffn_norm.weight"
-                                          : "post_attention_layernorm.weight";
-    read.feed_forward_norm = norm_weight(folder, at + before, hidden_);
-    read.experts = read_experts(folder, at);
-    if (read.experts != nullptr) return;
-    read.gate =
-        folder.matrix(at + (is_lfm2_ ? "feed_forward.w1.weight" : "mlp.gate_proj.weight"), intermediate_, hidden_);
-    read.up = folder.matrix(at + (is_lfm2_ ? "feed_forward.w3.weight" : "mlp.up_proj.weight"), intermediate_, hidden_);
-    read.down =
-        folder.matrix(at + (is_lfm2_ ? "feed_forward.w2.weight" : "mlp.down_proj.weight"), hidden_, intermediate_);
+std::unique_ptr<const FeedForward> Decoder::read_feed_forward(const ModelFolder& folder, const std::string& at) const {
+    if (auto experts = read_experts(folder, at)) return experts;
+    const std::string own = at + std::string{architecture_.feed_forward};
+    const int inner = Numbers{folder}.intermediate();
+    const auto input = [&](std::string_view name) { return folder.matrix(own + std::string{name}, inner, hidden_); };
+    const auto down = [&] { return folder.matrix(own + std::string{architecture_.down}, hidden_, inner); };
+    if (model_.architecture == "phi3") {
+        const Matrix both = folder.matrix(own + "gate_up_proj.weight", 2 * std::int64_t{inner}, hidden_);
+        return std::make_unique<GatedNetwork>(both, down());
+    }
+    if (architecture_.has_one_part) {
+        Matrix up = input(architecture_.up);
+        return std::make_unique<SquaredNetwork>(std::move(up), down());
+    }
+    Matrix gate = input(architecture_.gate);
+    Matrix up = input(architecture_.up);
+    return std::make_unique<GatedNetwork>(std::move(gate), std::move(up), down(),
+                                          architecture_.is_gemma ? Activation::gelu : Activation::silu);
 }
 
 cellar::MemoryBytes Decoder::memory_bytes(const models::MemoryLimits& limits) const {
@@ -212,14 +242,20 @@ cellar::Result<Matrix> Decoder::forward(Memory& memory, cellar::Sequence sequenc
     x *= embedding_factor_;
     for (int i = 0; i < static_cast<int>(layers_.size()); ++i) {
         const Layer& layer = layers_[static_cast<std::size_t>(i)];
-        const Matrix attended = mix(*pass, i, normed(x, layer.input_norm), first.value);
-        x += residual_factor_ * (is_gemma_ ? normed(attended, layer.attention_norm) : attended);
-        const Matrix fed = feed_forward(layer, normed(x, layer.feed_forward_norm));
-        x += residual_factor_ * (is_gemma_ ? normed(fed, layer.output_norm) : fed);
+        if (layer.first_norm.size() != 0) {
+            const Matrix mixed = mix(*pass, i, normed(x, layer.first_norm), first.value);
+            x += residual_factor_ * normed(mixed, layer.first_norm_after);
+        }
+        if (layer.feed_forward != nullptr) {
+            const Matrix fed = layer.feed_forward->forward(normed(x, layer.second_norm));
+            x += residual_factor_ * normed(fed, layer.second_norm_after);
+        }
     }
     pass->commit();
-    return Matrix{normed(x, norm_) * (classifier_.size() != 0 ? classifier_ : embedding_).transpose()
-                  / logits_divisor_};
+    Matrix logits = normed(x, norm_) * (classifier_.size() != 0 ? classifier_ : embedding_).transpose();
+    logits /= logits_divisor_;
+    if (logits_cap_ > 0) logits.array() = logits_cap_ * (logits.array() / logits_cap_).tanh();
+    return logits;
 }
 
 /// Attention, or what stands in its place.
@@ -231,7 +267,7 @@ Matrix Decoder::mix(cellar::PassOf<Memory>& pass, int index, const Matrix& x, in
         mixed = attend(pass, index, x, first);
     } else {
         mixed = layer.latent.forward(
-            x, [&](Matrix& rows) { rotate(rows, model_.layers[static_cast<std::size_t>(index)], first); },
+            x, [&](Matrix& rows) { rotate(rows, index, first); },
             [&](const Matrix& queries, const Matrix& keys) { return attend(pass, index, queries, keys, Matrix{}); });
     }
     Matrix out = mixed * layer.output.transpose();
@@ -248,8 +284,11 @@ Matrix Decoder::recur(cellar::PassOf<Memory>& pass, int index, const Matrix& x) 
                 const auto tokens = micro_batch.tokens(0);
                 const auto inputs = own.template get<RecentInputs>(layer_of_member, micro_batch);
                 Remembered remembered{.inputs = &inputs(0, 0, 0)};
-                if constexpr (std::is_same_v<std::remove_cvref_t<decltype(own)>, cellar::PassOf<Recurrences>>)
+                using Pass = std::remove_cvref_t<decltype(own)>;
+                if constexpr (std::is_same_v<Pass, cellar::PassOf<Recurrences>>)
                     remembered.state = &own.template get<Matrices>(layer_of_member, micro_batch)(0, 0, 0, 0);
+                if constexpr (std::is_same_v<Pass, cellar::PassOf<ByChannel>>)
+                    remembered.state = &own.template get<Channels>(layer_of_member, micro_batch)(0, 0, 0);
                 const auto columns = Eigen::seqN(Eigen::Index{0}, x.cols());
                 out(tokens, columns) = layer.forward(x(tokens, columns), remembered);
                 own.put(layer_of_member, micro_batch);
@@ -277,8 +316,8 @@ Matrix Decoder::attend(cellar::PassOf<Memory>& pass, int index, const Matrix& x,
         queries = Matrix{normed(by_head(queries), layer.query_norm).reshaped<Eigen::RowMajor>(tokens, queries.cols())};
         keys = Matrix{normed(by_head(keys), layer.key_norm).reshaped<Eigen::RowMajor>(tokens, keys.cols())};
     }
-    rotate(queries, description, first);
-    rotate(keys, description, first);
+    rotate(queries, index, first);
+    rotate(keys, index, first);
     Matrix out = attend(pass, index, queries, keys, values);
     if (layer.attention_gate.size() != 0) out.array() /= 1 + (-(x * layer.attention_gate.transpose()).array()).exp();
     return out;
@@ -306,8 +345,9 @@ Matrix Decoder::attend(cellar::PassOf<Memory>& pass, int index, const Matrix& qu
 }
 
 /// Pair i is the elements i and i + pairs of those that are rotated, or 2 i and 2 i + 1.
-void Decoder::rotate(Matrix& rows, const models::LayerDescription& layer, int first) const {
-    const std::vector<double> frequencies = models::frequencies(layer.rope);
+void Decoder::rotate(Matrix& rows, int index, int first) const {
+    const models::LayerDescription& layer = model_.layers[static_cast<std::size_t>(index)];
+    const std::vector<double>& frequencies = layers_[static_cast<std::size_t>(index)].frequencies;
     const auto pairs = static_cast<Eigen::Index>(frequencies.size());
     const bool are_neighbours = layer.rope.pairing == models::Pairing::interleaved;
     const auto factor = static_cast<float>(layer.rope.attention_factor);
@@ -328,23 +368,12 @@ void Decoder::rotate(Matrix& rows, const models::LayerDescription& layer, int fi
     }
 }
 
+/// Without weights: as it is.
 Matrix Decoder::normed(const Matrix& x, const RowVector& weight) const {
+    if (weight.size() == 0) return x;
     Matrix y;
     llama::rms_norm(x, weight, epsilon_, y);
     return y;
-}
-
-Matrix Decoder::feed_forward(const Layer& layer, const Matrix& x) const {
-    if (layer.experts != nullptr) return layer.experts->forward(x);
-    Matrix gate = x * layer.gate.transpose();
-    const Matrix up = x * layer.up.transpose();
-    if (is_gemma_) { // GELU, by a hyperbolic tangent
-        for (float& g : gate.reshaped()) g *= 0.5F * (1.0F + std::tanh(0.7978845608F * (g + 0.044715F * g * g * g)));
-        gate.array() *= up.array();
-    } else {
-        llama::gate(gate, up);
-    }
-    return gate * layer.down.transpose();
 }
 
 } // namespace folder

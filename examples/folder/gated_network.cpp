@@ -4,6 +4,7 @@
 #include <Eigen/Core>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <generate/arithmetic.hpp>
 #include <numeric>
@@ -13,18 +14,34 @@ namespace folder {
 
 using llama::Matrix, llama::RowVector;
 
-GatedNetwork::GatedNetwork(const ModelFolder& folder, const std::string& at, int hidden, int inner)
-    : gate{folder.matrix(at + "gate_proj.weight", inner, hidden)},
-      up{folder.matrix(at + "up_proj.weight", inner, hidden)},
-      down{folder.matrix(at + "down_proj.weight", hidden, inner)} {}
+GatedNetwork::GatedNetwork(Matrix gate, Matrix up, Matrix down, Activation activation)
+    : gate_{std::move(gate)}, up_{std::move(up)}, down_{std::move(down)}, activation_{activation} {}
 
-GatedNetwork::GatedNetwork(const Matrix& gate_up, Matrix output)
-    : gate{gate_up.topRows(gate_up.rows() / 2)}, up{gate_up.bottomRows(gate_up.rows() / 2)}, down{std::move(output)} {}
+GatedNetwork::GatedNetwork(const Matrix& gate_up, Matrix down)
+    : GatedNetwork{gate_up.topRows(gate_up.rows() / 2), gate_up.bottomRows(gate_up.rows() / 2), std::move(down)} {}
+
+GatedNetwork::GatedNetwork(const ModelFolder& folder, const std::string& at, int hidden, int inner)
+    : GatedNetwork{folder.matrix(at + "gate_proj.weight", inner, hidden),
+                   folder.matrix(at + "up_proj.weight", inner, hidden),
+                   folder.matrix(at + "down_proj.weight", hidden, inner)} {}
 
 Matrix GatedNetwork::forward(const Matrix& x) const {
-    Matrix y = x * gate.transpose();
-    llama::gate(y, x * up.transpose());
-    return y * down.transpose();
+    Matrix inner = x * gate_.transpose();
+    const Matrix up = x * up_.transpose();
+    if (activation_ == Activation::gelu) {
+        for (float& g : inner.reshaped()) g *= 0.5F * (1.0F + std::tanh(0.7978845608F * (g + 0.044715F * g * g * g)));
+        inner.array() *= up.array();
+    } else {
+        llama::gate(inner, up);
+    }
+    return inner * down_.transpose();
+}
+
+SquaredNetwork::SquaredNetwork(Matrix up, Matrix down) : up_{std::move(up)}, down_{std::move(down)} {}
+
+Matrix SquaredNetwork::forward(const Matrix& x) const {
+    const Matrix inner = (x * up_.transpose()).cwiseMax(0.0F).cwiseAbs2();
+    return inner * down_.transpose();
 }
 
 std::vector<int> largest(const RowVector& numbers, int count) {

@@ -17,15 +17,34 @@ public:
     virtual llama::Matrix forward(const llama::Matrix& x) const = 0;
 };
 
+/// What gates do to their inputs. `gelu`: by a hyperbolic tangent.
+enum class Activation { silu, gelu };
+
 /// A feed-forward network with gates.
-struct GatedNetwork {
-    llama::Matrix gate, up, down;
-
-    GatedNetwork(const ModelFolder& folder, const std::string& at, int hidden, int inner);
+class GatedNetwork final : public FeedForward {
+public:
+    GatedNetwork(llama::Matrix gate, llama::Matrix up, llama::Matrix down, Activation activation = Activation::silu);
     /// The first half of the rows of `gate_up` is the gate.
-    GatedNetwork(const llama::Matrix& gate_up, llama::Matrix output);
+    GatedNetwork(const llama::Matrix& gate_up, llama::Matrix down);
+    /// Of the tensors gate_proj, up_proj and down_proj, whose names begin with `at`.
+    GatedNetwork(const ModelFolder& folder, const std::string& at, int hidden, int inner);
 
-    llama::Matrix forward(const llama::Matrix& x) const;
+    llama::Matrix forward(const llama::Matrix& x) const override;
+
+private:
+    llama::Matrix gate_, up_, down_;
+    Activation activation_;
+};
+
+/// A feed-forward network whose inner values are the squares of those above 0, and else 0.
+class SquaredNetwork final : public FeedForward {
+public:
+    SquaredNetwork(llama::Matrix up, llama::Matrix down);
+
+    llama::Matrix forward(const llama::Matrix& x) const override;
+
+private:
+    llama::Matrix up_, down_;
 };
 
 /// The places of the largest numbers, the largest one first.

@@ -48,16 +48,16 @@ Matrix feed(const Decoder& decoder, Memory& memory, std::span<const int> tokens)
 
 void generate(const Request& request, std::ostream& out) {
     const ModelFolder folder{request.folder};
-    const Decoder decoder{folder};
     const Tokenizer tokenizer{folder.path_of("tokenizer.json")};
     std::vector<int> text = tokenizer.encode(request.prompt);
     if (text.empty()) throw std::runtime_error{"the prompt has no tokens, expected at least one"};
-    for (const int token : text)
-        if (token >= decoder.vocabulary()) throw std::runtime_error{"the tokenizer has tokens that the model has not"};
-
     const int needed = static_cast<int>(text.size()) + request.tokens;
     const int context = request.context != 0 ? request.context : needed;
     if (context < needed) throw std::runtime_error{"the context is smaller than the prompt and the tokens to generate"};
+    const Decoder decoder{folder, context};
+    for (const int token : text)
+        if (token >= decoder.vocabulary()) throw std::runtime_error{"the tokenizer has tokens that the model has not"};
+
     const cellar::models::MemoryLimits limits{.attention = {.capacity = context, .batch = int{batch}}};
     out << decoder.description().architecture << ", " << decoder.description().layers.size()
         << " layers; memory: " << decoder.memory_bytes(limits).total() << " bytes\n\n"

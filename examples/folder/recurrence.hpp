@@ -44,10 +44,12 @@ private:
     llama::RowVector bias_; // empty: none
 };
 
-/// The recurrent layer of LFM2, Granite 4 (Mamba 2, arXiv:2405.21060) or Qwen3-Next (a gated delta net,
-/// arXiv:2412.06464) of the tensors whose names begin with `at`.
+/// The recurrent layer of LFM2, Jamba (Mamba, arXiv:2312.00752), Mamba 2, Granite 4 and Nemotron-H (Mamba 2,
+/// arXiv:2405.21060) or Qwen3-Next (a gated delta net, arXiv:2412.06464) of the tensors whose names begin with `at`.
 std::unique_ptr<const Recurrence> short_convolution(const ModelFolder& folder, const std::string& at,
                                                     const cellar::models::LayerDescription& layer);
+std::unique_ptr<const Recurrence> mamba(const ModelFolder& folder, const std::string& at,
+                                        const cellar::models::LayerDescription& layer, float epsilon);
 std::unique_ptr<const Recurrence> mamba2(const ModelFolder& folder, const std::string& at,
                                          const cellar::models::LayerDescription& layer, float epsilon);
 std::unique_ptr<const Recurrence> delta_net(const ModelFolder& folder, const std::string& at,

@@ -34,18 +34,29 @@ RoutedExperts RoutedExperts::of_qwen(const ModelFolder& folder, const std::strin
     RoutedExperts read{
         GatedNetwork{folder, at + "mlp.shared_expert.", hidden, folder.integer("shared_expert_intermediate_size")}};
     read.shared_gate_ = folder.matrix(at + "mlp.shared_expert_gate.weight", 1, hidden);
-    const int inner = folder.integer("moe_intermediate_size");
-    const int count = folder.integer("num_experts");
-    read.chosen_ = folder.integer("num_experts_per_tok");
     read.sums_to_one_ = folder.config().value("norm_topk_prob", true);
-    read.router_ = folder.matrix(at + "mlp.gate.weight", count, hidden);
-    for (int i = 0; i < count; ++i)
-        read.experts_.emplace_back(folder, at + "mlp.experts." + std::to_string(i) + ".", hidden, inner);
+    read.read_experts(folder, at + "mlp.", "gate.weight", folder.integer("moe_intermediate_size"));
     return read;
 }
 
+RoutedExperts RoutedExperts::of_jamba(const ModelFolder& folder, const std::string& at) {
+    RoutedExperts read;
+    read.sums_to_one_ = false;
+    read.read_experts(folder, at + "feed_forward.", "router.weight", folder.integer("intermediate_size"));
+    return read;
+}
+
+void RoutedExperts::read_experts(const ModelFolder& folder, const std::string& at, const char* router, int inner) {
+    const int hidden = folder.integer("hidden_size");
+    const int count = folder.integer("num_experts");
+    chosen_ = folder.integer("num_experts_per_tok");
+    router_ = folder.matrix(at + router, count, hidden);
+    for (int i = 0; i < count; ++i)
+        experts_.emplace_back(folder, at + "experts." + std::to_string(i) + ".", hidden, inner);
+}
+
 Matrix RoutedExperts::forward(const Matrix& x) const {
-    Matrix out = shared_.forward(x);
+    Matrix out = shared_ ? shared_->forward(x) : Matrix::Zero(x.rows(), x.cols());
     if (shared_gate_.size() != 0)
         for (Eigen::Index token = 0; token < x.rows(); ++token)
             out.row(token) /= 1 + std::exp(-x.row(token).dot(shared_gate_));

@@ -5,29 +5,34 @@
 #include "model_folder.hpp"
 
 #include <generate/weights.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace folder {
 
-/// A feed-forward network with a network for all tokens, and experts, of which a router chooses a few for each token and
-/// weighs them by a softmax.
+/// A feed-forward network with experts, of which a router chooses a few for each token and weighs them by a softmax;
+/// maybe also with a network for all tokens.
 class RoutedExperts final : public FeedForward {
 public:
     /// Of a layer of Granite 4, which may have no experts. The layer's tensors have names that begin with `at`.
     static RoutedExperts of_granite(const ModelFolder& folder, const std::string& at);
     /// Of a layer of Qwen3-Next.
     static RoutedExperts of_qwen(const ModelFolder& folder, const std::string& at);
+    /// Of a layer of Jamba, which has no network for all tokens.
+    static RoutedExperts of_jamba(const ModelFolder& folder, const std::string& at);
 
     llama::Matrix forward(const llama::Matrix& x) const override;
 
 private:
+    RoutedExperts() = default;
     explicit RoutedExperts(GatedNetwork shared) : shared_{std::move(shared)} {}
+    void read_experts(const ModelFolder& folder, const std::string& at, const char* router, int inner);
 
     int chosen_ = 0;
     bool sums_to_one_ = true;
-    GatedNetwork shared_;
+    std::optional<GatedNetwork> shared_;
     llama::RowVector shared_gate_; // empty: none
     llama::Matrix router_;
     std::vector<GatedNetwork> experts_;

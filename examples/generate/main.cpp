@@ -57,11 +57,9 @@ struct Options {
 
 void declare(CLI::App& app, Options& o) {
     app.add_option("folder", o.folder,
-                   "a folder in Hugging Face's format: Llama, Mistral, Qwen 2 and 3, Qwen3-Next, Gemma 3, gpt-oss, "
-                   "DeepSeek V3, LFM2 or "
-                   "Granite 4. Of the options, it takes --prompt, --tokens, --context, --seed and --temperature, in "
-                   "tokens instead "
-                   "of bytes");
+                   "a folder in Hugging Face's format: Llama, Mistral, Qwen 2 and 3, Phi-3 and Phi-4, Gemma 2 and 3, "
+                   "gpt-oss, DeepSeek V3, Qwen3-Next, Granite 4, Jamba, Nemotron-H, Mamba 2 or LFM2. Of the options, "
+                   "it takes --prompt, --tokens, --context, --seed and --temperature, in tokens instead of bytes");
     app.add_option("--prompt", o.prompt, "text to continue")->capture_default_str();
     app.add_option("--tokens", o.tokens, "bytes to generate")->check(CLI::Range(1, 10'000'000))->capture_default_str();
     std::vector<std::string> formats = llama::formats_in_units();

@@ -21,8 +21,10 @@ import torch
 from safetensors.torch import save_file
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import DeepseekV3Config, DeepseekV3ForCausalLM, DynamicCache, Gemma3ForCausalLM, Gemma3TextConfig, GptOssConfig, GptOssForCausalLM
+from transformers import Gemma2Config, Gemma2ForCausalLM, JambaConfig, JambaForCausalLM, Mamba2Config, Mamba2ForCausalLM
 from transformers import GraniteMoeHybridConfig, GraniteMoeHybridForCausalLM, Qwen3NextConfig, Qwen3NextForCausalLM
-from transformers import Lfm2Config, Lfm2ForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import Lfm2Config, Lfm2ForCausalLM, LlamaConfig, LlamaForCausalLM, NemotronHConfig, NemotronHForCausalLM
+from transformers import Phi3Config, Phi3ForCausalLM
 from transformers import MistralConfig, MistralForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
 FOLDERS = Path(__file__).parent / "folders"
@@ -60,6 +62,27 @@ MODELS = {
         shared_intermediate_size=40, num_local_experts=6, num_experts_per_tok=2, mamba_n_heads=8, mamba_n_groups=2,
         mamba_d_state=6, mamba_d_conv=4, mamba_expand=2, attention_multiplier=0.2, embedding_multiplier=3.0,
         residual_multiplier=0.6, logits_scaling=2.0, tie_word_embeddings=True)),
+    "gemma2": (Gemma2ForCausalLM, Gemma2Config(
+        **COMMON, num_hidden_layers=4, head_dim=8, sliding_window=8, query_pre_attn_scalar=12,
+        attn_logit_softcapping=5.0, final_logit_softcapping=8.0)),
+    # All tokens of phi3 are within its original context, and those of phi3_long beyond it, from the first step on.
+    "phi3": (Phi3ForCausalLM, Phi3Config(
+        **COMMON, num_hidden_layers=2, sliding_window=8, original_max_position_embeddings=32,
+        rope_scaling={"type": "longrope", "short_factor": [1.0, 1.25, 1.5, 2.0], "long_factor": [1.0, 2.0, 5.0, 9.0]})),
+    "phi3_long": (Phi3ForCausalLM, Phi3Config(
+        **COMMON, num_hidden_layers=2, original_max_position_embeddings=6, partial_rotary_factor=0.5,
+        rope_scaling={"type": "longrope", "short_factor": [1.0, 1.5], "long_factor": [1.5, 4.0]})),
+    # With larger weights, float and double differ by more than the tests' bound in this model.
+    "jamba": (JambaForCausalLM, JambaConfig(
+        **{**COMMON, "initializer_range": 0.25}, num_hidden_layers=4, attn_layer_period=4, attn_layer_offset=2, expert_layer_period=2,
+        expert_layer_offset=1, num_experts=4, num_experts_per_tok=2, mamba_d_state=6, mamba_d_conv=4, mamba_expand=2,
+        mamba_dt_rank=5, use_mamba_kernels=False)),
+    "nemotron_h": (NemotronHForCausalLM, NemotronHConfig(
+        **COMMON, hybrid_override_pattern="M-M*-", head_dim=8, mamba_num_heads=8, mamba_head_dim=6, n_groups=2,
+        ssm_state_size=5, conv_kernel=4, use_mamba_kernels=False)),
+    "mamba2": (Mamba2ForCausalLM, Mamba2Config(
+        vocab_size=96, hidden_size=32, initializer_range=0.4, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+        num_hidden_layers=2, num_heads=8, head_dim=8, expand=2, n_groups=2, state_size=6, conv_kernel=4)),
     # With larger weights, transformers' own two algorithms for a delta net differ by more than the tests' bound.
     "qwen3_next": (Qwen3NextForCausalLM, Qwen3NextConfig(
         **{**COMMON, "initializer_range": 0.25}, num_hidden_layers=4, head_dim=16, linear_conv_kernel_dim=4, linear_key_head_dim=6,
@@ -68,7 +91,7 @@ MODELS = {
         rope_parameters={"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25})),
 }
 STEPS = [7, 1, 1, 12, 1, 3, 5]
-SINGLE = {"lfm2": 23, "granite4": 12}  # steps of models whose recurrent layers go on by single tokens
+SINGLE = {"lfm2": 23, "granite4": 12, "jamba": 12, "nemotron_h": 12, "mamba2": 12}  # steps after the first one, of a token each
 
 
 def write_model(name, model_class, config):
@@ -93,17 +116,19 @@ def write_model(name, model_class, config):
         for step, count in enumerate(steps):
             batch = tokens[:, begin:begin + count]
             begin += count
-            logits = model(batch, past_key_values=cache, use_cache=True).logits
+            argument = "cache_params" if name == "mamba2" else "past_key_values"
+            logits = model(batch, use_cache=True, **{argument: cache}).logits
             expected[f"step{step}.tokens"] = batch[0].float()
             expected[f"step{step}.logits"] = logits[0].clone()
             for index, layer in enumerate(cache.layers):
-                if not hasattr(layer, "keys") or layer.keys is None:
-                    expected[f"step{step}.layer{index}.inputs"] = layer.conv_states[0].T.clone().contiguous()
+                at = f"step{step}.layer{index}."
+                if getattr(layer, "keys", None) is not None:
+                    expected[at + "keys"] = layer.keys[0].clone().contiguous()
+                    expected[at + "values"] = layer.values[0].clone().contiguous()
+                elif getattr(layer, "conv_states", None) is not None:
+                    expected[at + "inputs"] = layer.conv_states[0].T.clone().contiguous()
                     if layer.recurrent_states is not None:
-                        expected[f"step{step}.layer{index}.state"] = layer.recurrent_states[0].clone().contiguous()
-                    continue
-                expected[f"step{step}.layer{index}.keys"] = layer.keys[0].clone().contiguous()
-                expected[f"step{step}.layer{index}.values"] = layer.values[0].clone().contiguous()
+                        expected[at + "state"] = layer.recurrent_states[0].clone().contiguous()
     folder.mkdir(parents=True, exist_ok=True)
     model.to(torch.bfloat16).save_pretrained(folder, max_shard_size="30KB" if name == "gemma3" else "1GB")
     (folder / "generation_config.json").unlink(missing_ok=True)

@@ -107,6 +107,20 @@ TEST_CASE("rotary frequencies and attention factors are those that transformers 
     CHECK(compared > 800);
 }
 
+TEST_CASE("LongRoPE has former names in files of Phi-3") {
+    json file = config_of("a Phi-4 mini with made-up factors").at("file");
+    const RunTimeDescription expected = described(file);
+    CHECK_FALSE(expected.layers[0].rope.long_divisors.empty());
+    for (const char* const name : {"su", "yarn"}) {
+        CAPTURE(name);
+        file["rope_scaling"]["type"] = name;
+        const RunTimeDescription found = described(file);
+        check_same_memory(found, expected);
+        CHECK(found.layers[0].rope.long_divisors == expected.layers[0].rope.long_divisors);
+        CHECK(found.layers[0].rope.attention_factor == expected.layers[0].rope.attention_factor);
+    }
+}
+
 TEST_CASE("scales, soft caps and sinks are those of the model's class") {
     const auto layer = [](const char* name, std::size_t i = 0) {
         return described(config_of(name).at("file")).layers[i];
@@ -234,6 +248,11 @@ TEST_CASE("configurations that contradict themselves are refused with a sentence
         {{{"rope_scaling", {{"rope_type", "longrope"}}}}, "'rope_scaling.short_factor' or 'long_factor' is missing"},
         {{{"rope_scaling", {{"rope_type", "longrope"}, {"short_factor", {1, 2}}, {"long_factor", {1, 2}}}}},
          "layer 0 has 2 divisors of frequencies, expected 64, one for each pair"},
+        {{{"rope_scaling", {{"rope_type", nullptr}}}}, "'rope_scaling.rope_type' is missing, expected a text"},
+        {{{"rope_scaling", {{"rope_type", 3}}}}, "'rope_scaling.rope_type' is 3, expected a text"},
+        {{{"rope_scaling", "yarn"}}, "'rope_scaling' is 'yarn', expected an object"},
+        {{{"rope_parameters", {1.0, 2.0}}}, "'rope_parameters' is a list, expected an object"},
+        {{{"partial_rotary_factor", 1.5}}, "'partial_rotary_factor' is 1.500000, expected at most 1"},
         {{{"layer_types", {"full_attention"}}}, "'num_hidden_layers' is 32, and 1 layer types are listed"},
         {{{"layer_types", {1, 2}}}, "'layer_types' is a list, expected a list of texts"},
         {{{"use_bidirectional_attention", true}},
@@ -259,8 +278,24 @@ TEST_CASE("configurations that contradict themselves are refused with a sentence
           == "config: 3072 channels of a recurrent layer cannot be divided into its 7 heads");
     CHECK(refusal_of("Mamba 2 2.7B", {{"head_dim", 32}})
           == "config: 'head_dim' is 32, expected 64 for 5120 channels in 80 heads");
-    CHECK(refusal_of("Mamba 2 2.7B", {{"state_size", 262144}, {"n_groups", 262144}})
-          == "config: a recurrent layer has 137438958592 channels, expected at most 16777216");
+    CHECK(refusal_of("Mamba 2 2.7B", {{"state_size", 262144}, {"n_groups", 80}})
+          == "config: a recurrent layer has 41948160 channels, expected at most 16777216");
+    CHECK(refusal_of("Mamba 2 2.7B", {{"n_groups", 3}})
+          == "config: 80 heads of a recurrent layer cannot be divided into its 3 groups");
+    CHECK(refusal_of("Qwen3-Next 80B-A3B", {{"linear_num_key_heads", 5}})
+          == "config: a recurrent layer has 32 heads of values, expected a multiple of its 5 heads of keys");
+    CHECK(refusal_of("Jamba 1.5 Mini", {{"attn_layer_offset", 8}})
+          == "config: 'attn_layer_offset' is 8, expected less than 'attn_layer_period', which is 8");
+    CHECK(refusal_of("Jamba 1.5 Mini", {{"attn_layer_offset", nullptr}, {"attn_layer_period", 4}})
+          == "config: 'attn_layer_offset' is 4, expected less than 'attn_layer_period', which is 4");
+    CHECK(refusal_of("LFM2 1.2B", {{"full_attn_idxs", {2, 16}}})
+          == "config: 'full_attn_idxs' has 16, expected integers from 0 to 15");
+    CHECK(refusal_of("LFM2 1.2B", {{"full_attn_idxs", {2.5}}})
+          == "config: 'full_attn_idxs' has 2.500000, expected integers from 0 to 15");
+    CHECK(refusal_of("Nemotron-H 8B", {{"hybrid_override_pattern", "M-M?"}, {"num_hidden_layers", 4}})
+          == "config: a layer is of the type '?', which is not known");
+    CHECK(refusal_of("Nemotron-H 8B", {{"hybrid_override_pattern", nullptr}})
+          == "config: 'hybrid_override_pattern' is missing, expected a text");
     CHECK(refusal_of("gpt-oss 20b", {{"rope_scaling", nullptr}})
           == "config: 'rope_scaling.factor' is missing, expected a number above 0");
 }

@@ -88,6 +88,11 @@ public:
         return {};
     }
 
+    /// Refuses a value that is neither null nor an object.
+    void expect_object(const std::string& key) {
+        if (has(key)) fail({"'", prefix_, key, "' is ", text_of(find(key)), ", expected an object"});
+    }
+
     /// True for a list of numbers.
     bool is_list(const std::string& key) const { return std::holds_alternative<std::vector<double>>(find(key)); }
 
@@ -101,6 +106,19 @@ public:
     /// Empty if there are none.
     std::vector<double> numbers(const std::string& key) { return list<double>(key, "numbers"); }
     std::vector<std::string> texts(const std::string& key) { return list<std::string>(key, "texts"); }
+
+    /// The same, of integers within a range.
+    std::vector<int> integers(const std::string& key, int low, int high) {
+        std::vector<int> found;
+        for (const double number : numbers(key)) {
+            if (number >= low && number <= high && number == std::floor(number)) {
+                found.push_back(static_cast<int>(number));
+            } else {
+                fail({"'", prefix_, key, "' has ", text_of(number), ", expected integers from ", low, " to ", high});
+            }
+        }
+        return found;
+    }
 
     void fail(std::initializer_list<cellar::detail::MessagePart> sentence) {
         if (error_.empty()) error_ = cellar::detail::composed(sentence);
@@ -140,9 +158,14 @@ private:
     static std::string text_of(const ConfigValue& value) {
         if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
         if (const auto* integer = std::get_if<std::int64_t>(&value)) return std::to_string(*integer);
-        if (const auto* number = std::get_if<double>(&value)) return std::to_string(*number);
+        if (const auto* number = std::get_if<double>(&value)) return text_of(*number);
         if (const auto* text = std::get_if<std::string>(&value)) return printable(*text);
         return value.index() == 0 ? "missing" : "a list";
+    }
+
+    static std::string text_of(double number) {
+        const bool is_short = number == std::floor(number) && std::fabs(number) < 1e15;
+        return is_short ? std::to_string(static_cast<std::int64_t>(number)) : std::to_string(number);
     }
 
     const ConfigKeys& keys_;

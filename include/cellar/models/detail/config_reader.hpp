@@ -42,10 +42,13 @@ public:
         RunTimeRope rope;
         rope.pairing = model_.pairing;
         if (rope.pairing == Pairing::none) return rope;
+        keys_.expect_object("rope_parameters");
+        keys_.expect_object("rope_scaling");
         rope.base = local_ ? keys_.positive("rope_local_base_freq", model_.local_base)
                            : keys_.positive(at_ + "rope_theta", keys_.positive("rope_theta", model_.base));
         const double part =
             keys_.positive(at_ + "partial_rotary_factor", keys_.positive("partial_rotary_factor", model_.rotated));
+        if (part > 1) keys_.fail({"'partial_rotary_factor' is ", std::to_string(part), ", expected at most 1"});
         rope.dims = static_cast<int>(head_dim * std::fmin(part, 1.0));
         if (!local_) scale(rope);
         return rope;
@@ -62,8 +65,12 @@ private:
     bool has_any(const std::string& at) const { return keys_.has(at + "rope_theta") || keys_.has(at + "rope_type"); }
 
     std::string type() {
-        const std::string found =
-            keys_.text(at_ + "rope_type", keys_.text(at_ + "type", model_.yarn ? "yarn" : "default"));
+        const bool is_scaled = keys_.has(at_ + "factor") || keys_.has(at_ + "long_factor");
+        std::optional<std::string> usual;
+        if (!is_scaled) usual = "default";
+        if (model_.yarn) usual = "yarn";
+        const bool is_old = !keys_.has(at_ + "rope_type") && keys_.has(at_ + "type");
+        const std::string found = keys_.text(at_ + (is_old ? "type" : "rope_type"), usual);
         const bool is_long = found == "su" || (model_.model_type == "phi3" && found == "yarn"); // former names
         return is_long ? "longrope" : found;
     }
@@ -232,12 +239,28 @@ private:
         std::vector<LayerKind> kinds;
         kinds.reserve(static_cast<std::size_t>(std::max(listed, layers)));
         for (const std::string& name : names) kinds.push_back(kind_named(name));
-        for (int i = listed; i < layers; ++i) kinds.push_back(kind_by_rule(i));
+        for (int i = listed; i < layers; ++i) kinds.push_back(kind_by_rule(i, layers));
         return kinds;
     }
 
+    /// LFM2's list of layers with attention. Without a list, all have it.
+    bool is_listed_full(int layer, int layers) {
+        const std::vector<int> full = keys_.integers("full_attn_idxs", 0, layers - 1);
+        return full.empty() || std::find(full.begin(), full.end(), layer) != full.end();
+    }
+
+    /// Jamba's: one of each period.
+    bool is_full_of_period(int layer) {
+        const int period = keys_.integer("attn_layer_period", 1, max_layers, 8);
+        const int offset = keys_.integer("attn_layer_offset", 0, max_layers, 4);
+        if (offset >= period)
+            keys_.fail(
+                {"'attn_layer_offset' is ", offset, ", expected less than 'attn_layer_period', which is ", period});
+        return layer % period == offset;
+    }
+
     // If the file does not list them.
-    LayerKind kind_by_rule(int layer) {
+    LayerKind kind_by_rule(int layer, int layers) {
         switch (model_.kind) {
         case ConfigKind::t5:
         case ConfigKind::whisper:
@@ -252,15 +275,9 @@ private:
             return (layer + 1) % keys_.integer("full_attention_interval", 1, max_layers, 4) == 0 ? LayerKind::full
                                                                                                  : LayerKind::recurrent;
         case ConfigKind::jamba:
-            return layer % keys_.integer("attn_layer_period", 1, max_layers, 8)
-                           == keys_.integer("attn_layer_offset", 0, max_layers, 4)
-                       ? LayerKind::full
-                       : LayerKind::recurrent;
-        case ConfigKind::lfm2: {
-            const std::vector<double> full = keys_.numbers("full_attn_idxs");
-            return full.empty() || std::find(full.begin(), full.end(), layer) != full.end() ? LayerKind::full
-                                                                                            : LayerKind::recurrent;
-        }
+            return is_full_of_period(layer) ? LayerKind::full : LayerKind::recurrent;
+        case ConfigKind::lfm2:
+            return is_listed_full(layer, layers) ? LayerKind::full : LayerKind::recurrent;
         case ConfigKind::granite_hybrid:
         case ConfigKind::nemotron_h:
         case ConfigKind::mamba2:
@@ -385,15 +402,8 @@ private:
     /// Of a convolution, the inputs that it needs besides the newest one.
     std::vector<StateDescription> state_tensors() {
         switch (model_.kind) {
-        case ConfigKind::qwen3_next: {
-            const int key_heads = dimension("linear_num_key_heads", 16);
-            const int value_heads = dimension("linear_num_value_heads", 32);
-            const int key_dim = dimension("linear_key_head_dim", 128);
-            const int value_dim = dimension("linear_value_head_dim", 128);
-            const std::int64_t channels = 2 * std::int64_t{key_heads} * key_dim + std::int64_t{value_heads} * value_dim;
-            return {{"conv", {convolution("linear_conv_kernel_dim", 4), channel_count(channels)}},
-                    {"delta", {value_heads, key_dim, value_dim}}};
-        }
+        case ConfigKind::qwen3_next:
+            return delta_state();
         case ConfigKind::granite_hybrid: {
             const int heads = dimension("mamba_n_heads", 128);
             const std::int64_t inner = dimension("mamba_expand", 2) * std::int64_t{dimension("hidden_size")};
@@ -424,6 +434,19 @@ private:
         return {};
     }
 
+    std::vector<StateDescription> delta_state() {
+        const int key_heads = dimension("linear_num_key_heads", 16);
+        const int value_heads = dimension("linear_num_value_heads", 32);
+        if (value_heads % key_heads != 0)
+            keys_.fail({"a recurrent layer has ", value_heads, " heads of values, expected a multiple of its ",
+                        key_heads, " heads of keys"});
+        const int key_dim = dimension("linear_key_head_dim", 128);
+        const int value_dim = dimension("linear_value_head_dim", 128);
+        const std::int64_t channels = 2 * std::int64_t{key_heads} * key_dim + std::int64_t{value_heads} * value_dim;
+        return {{"conv", {convolution("linear_conv_kernel_dim", 4), channel_count(channels)}},
+                {"delta", {value_heads, key_dim, value_dim}}};
+    }
+
     std::vector<StateDescription> mamba2_state(int heads, std::int64_t inner, const char* head_dim, const char* groups,
                                                int usual_groups, const char* states, int usual_states,
                                                const char* kernel) {
@@ -433,8 +456,11 @@ private:
         if (!keys_.is(head_dim, "auto") && dimension(head_dim, dim) != dim)
             keys_.fail({"'", head_dim, "' is ", dimension(head_dim), ", expected ", dim, " for ", inner,
                         " channels in ", heads, " heads"});
+        const int group_count = dimension(groups, usual_groups);
+        if (heads % group_count != 0)
+            keys_.fail({heads, " heads of a recurrent layer cannot be divided into its ", group_count, " groups"});
         const int size = dimension(states, usual_states);
-        const std::int64_t channels = inner + 2 * std::int64_t{dimension(groups, usual_groups)} * size;
+        const std::int64_t channels = inner + 2 * std::int64_t{group_count} * size;
         return {{"conv", {convolution(kernel, 4), channel_count(channels)}}, {"ssm", {heads, dim, size}}};
     }
 
