@@ -113,7 +113,7 @@ std::string error_of() {
 }
 
 template <cellar::StorageFormat F>
-std::string row(const char* name, const char* header, const char* what) {
+std::string row(const char* name, const char* header, const char* bound, const char* what) {
     using Format = cellar::detail::format_of<F>;
     const int bytes = 128 / Format::values_per_unit * static_cast<int>(sizeof(typename Format::unit))
                       + (cellar::detail::has_scale_plane<F>
@@ -121,30 +121,33 @@ std::string row(const char* name, const char* header, const char* what) {
                              : 0);
     char bits[16];
     std::snprintf(bits, sizeof bits, "%.4g", bytes * 8 / 128.0);
-    return "| `" + std::string{name} + "` | `" + header + "` | " + bits + " | " + error_of<F>() + " | " + what + " |\n";
+    return "| `" + std::string{name} + "` | `" + header + "` | " + bits + " | " + error_of<F>() + " | " + bound + " | "
+           + what + " |\n";
 }
 
 std::string table() {
     using namespace cellar;
-    return "| format | header in `cellar/format/` | bits a value | error in % | what it is |\n"
-           "|---|---|--:|--:|---|\n"
-           + row<q8_0>("q8_0", "blocks.hpp", "bytes, a scale for 32 values")
-           + row<int8_per_head>("int8_per_head", "int8.hpp", "bytes, a scale for a head in a plane of its own")
-           + row<fp8_e4m3>("fp8_e4m3", "fp8.hpp", "floats of 8 bits, up to 448, no scale")
-           + row<fp8_e5m2>("fp8_e5m2", "fp8.hpp", "floats of 8 bits, up to 57344, no scale")
-           + row<Affine<8>>("Affine<8>", "affine.hpp", "MLX's 8 bits, scale and bias for 64 values")
-           + row<Affine<6>>("Affine<6>", "affine.hpp", "6 bits, the same")
-           + row<q5_1>("q5_1", "blocks.hpp", "5 bits, scale and minimum for 32 values")
-           + row<q5_0>("q5_0", "blocks.hpp", "5 bits, a scale for 32 values")
-           + row<q4_1>("q4_1", "blocks.hpp", "4 bits, scale and minimum for 32 values")
-           + row<iq4_nl>("iq4_nl", "blocks.hpp", "16 levels, a scale for 32 values")
-           + row<q4_0>("q4_0", "blocks.hpp", "4 bits, a scale for 32 values")
-           + row<nvfp4_four_over_six>("nvfp4_four_over_six", "fp4.hpp",
+    return "| format | header in `cellar/format/` | bits a value | error in % | at most | what it is |\n"
+           "|---|---|--:|--:|---|---|\n"
+           + row<q8_0>("q8_0", "blocks.hpp", "a / 254", "bytes, a scale for 32 values")
+           + row<int8_per_head>("int8_per_head", "int8.hpp", "a / 253",
+                                "bytes, a scale for a head in a plane of its own")
+           + row<fp8_e4m3>("fp8_e4m3", "fp8.hpp", "x / 16", "floats of 8 bits, up to 448, no scale")
+           + row<fp8_e5m2>("fp8_e5m2", "fp8.hpp", "x / 8", "floats of 8 bits, up to 57344, no scale")
+           + row<Affine<8>>("Affine<8>", "affine.hpp", "r / 255", "MLX's 8 bits, scale and bias for 64 values")
+           + row<Affine<6>>("Affine<6>", "affine.hpp", "r / 63", "6 bits, the same")
+           + row<q5_1>("q5_1", "blocks.hpp", "r / 62", "5 bits, scale and minimum for 32 values")
+           + row<q5_0>("q5_0", "blocks.hpp", "a / 16", "5 bits, a scale for 32 values")
+           + row<q4_1>("q4_1", "blocks.hpp", "r / 30", "4 bits, scale and minimum for 32 values")
+           + row<iq4_nl>("iq4_nl", "blocks.hpp", "0.21 a", "16 levels, a scale for 32 values")
+           + row<q4_0>("q4_0", "blocks.hpp", "a / 8", "4 bits, a scale for 32 values")
+           + row<nvfp4_four_over_six>("nvfp4_four_over_six", "fp4.hpp", "0.18 a",
                                       "floats of 4 bits, the better of two scales for 16 values")
-           + row<nvfp4>("nvfp4", "fp4.hpp", "the same, with the usual scale")
-           + row<Affine<4>>("Affine<4>", "affine.hpp", "MLX's 4 bits, scale and bias for 64 values")
-           + row<mxfp4>("mxfp4", "fp4.hpp", "floats of 4 bits, a power of two for 32 values")
-           + row<Affine<3>>("Affine<3>", "affine.hpp", "3 bits") + row<Affine<2>>("Affine<2>", "affine.hpp", "2 bits");
+           + row<nvfp4>("nvfp4", "fp4.hpp", "0.18 a", "the same, with the usual scale")
+           + row<Affine<4>>("Affine<4>", "affine.hpp", "r / 15", "MLX's 4 bits, scale and bias for 64 values")
+           + row<mxfp4>("mxfp4", "fp4.hpp", "a / 4", "floats of 4 bits, a power of two for 32 values")
+           + row<Affine<3>>("Affine<3>", "affine.hpp", "r / 7", "3 bits")
+           + row<Affine<2>>("Affine<2>", "affine.hpp", "r / 3", "2 bits");
 }
 
 } // namespace

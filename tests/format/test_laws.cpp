@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "bounds.hpp"
 #include "heads.hpp"
 #include "reference.hpp"
 #include <cellar/format/affine.hpp>
@@ -30,101 +31,16 @@ using Values = std::span<const float>;
 
 namespace {
 
-constexpr int dim = 128;
-
-/// What the values of a block have to do with errors.
-struct Block {
-    double largest; ///< magnitude
-    double range;   ///< from the smallest to the largest value
-};
-Block block_of(Values values) {
-    const auto [min, max] = std::minmax_element(values.begin(), values.end());
-    return {reference::largest(values), double{*max} - *min};
-}
-
-/// What the rounding of scales and minima to half adds, for codes up to `last`.
-double of_half(double product, double minimum, int last) {
-    return (product + minimum) * 0x1p-11 + last * 0x1p-25 + minimum * 0x1p-20;
-}
-
-/// The values that share a scale, and the bound of the error of one of them.
-template <class F>
-struct Bound;
-template <>
-struct Bound<q8_0> {
-    static constexpr std::size_t values = 32;
-    static double of(const Block& b, double) { return b.largest / 254 + of_half(b.largest, 0, 127); }
-};
-template <>
-struct Bound<q4_0> {
-    static constexpr std::size_t values = 32;
-    static double of(const Block& b, double) { return b.largest / 8 + of_half(b.largest, 0, 8); }
-};
-template <>
-struct Bound<q5_0> {
-    static constexpr std::size_t values = 32;
-    static double of(const Block& b, double) { return b.largest / 16 + of_half(b.largest, 0, 16); }
-};
-template <>
-struct Bound<q4_1> {
-    static constexpr std::size_t values = 32;
-    static double of(const Block& b, double) { return b.range / 30 + of_half(b.range, b.largest, 15); }
-};
-template <>
-struct Bound<q5_1> {
-    static constexpr std::size_t values = 32;
-    static double of(const Block& b, double) { return b.range / 62 + of_half(b.range, b.largest, 31); }
-};
-template <>
-struct Bound<iq4_nl> {
-    static constexpr std::size_t values = 32;
-    static double of(const Block& b, double) { return 0.21 * b.largest + of_half(b.largest, 0, 127); }
-};
-template <>
-struct Bound<mxfp4> {
-    static constexpr std::size_t values = 32;
-    static double of(const Block& b, double) { return b.largest / 4 + 0x1p-127; }
-};
-template <>
-struct Bound<nvfp4> {
-    static constexpr std::size_t values = 16;
-    static double of(const Block& b, double) { return std::max(0.18 * b.largest + 6 * 0x1p-10, b.largest - 2688); }
-};
-template <>
-struct Bound<nvfp4_four_over_six> : Bound<nvfp4> {};
-template <>
-struct Bound<int8_per_head> {
-    static constexpr std::size_t values = dim;
-    static double of(const Block& b, double) { return b.largest / 253 + 0x1p-119; }
-};
-template <>
-struct Bound<fp8_e4m3> {
-    static constexpr std::size_t values = 1;
-    static double of(const Block&, double x) { return std::max({std::abs(x) / 16, 0x1p-10, std::abs(x) - 448}); }
-};
-template <>
-struct Bound<fp8_e5m2> {
-    static constexpr std::size_t values = 1;
-    static double of(const Block&, double x) { return std::max({std::abs(x) / 8, 0x1p-17, std::abs(x) - 57344}); }
-};
-template <int Bits, int Group>
-struct Bound<Affine<Bits, Group>> {
-    static constexpr std::size_t values = Group;
-    static double of(const Block& b, double) {
-        constexpr int last = (1 << Bits) - 1;
-        return b.range / last + of_half(1.5 * b.range, b.largest, last);
-    }
-};
+constexpr int dim = bounded_dim;
 
 /// The largest error beside its bound.
 template <class F>
 double largest_share(const Head& head, const std::vector<float>& decoded) {
     double share = 0;
+    const std::vector<double> bounds = bounds_of<F>(head.values);
     for (std::size_t i = 0; i < head.values.size(); ++i) {
-        const std::size_t n = Bound<F>::values;
-        const double bound = Bound<F>::of(block_of(Values{head.values}.subspan(i / n * n, n)), head.values[i]);
         const double error = std::abs(double{decoded[i]} - head.values[i]);
-        if (error != 0) share = std::max(share, error / bound); // also for a NaN
+        if (error != 0) share = std::max(share, error / bounds[i]);
         if (std::isnan(decoded[i])) share = INFINITY;
     }
     return share;

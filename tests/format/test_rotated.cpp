@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "bounds.hpp"
 #include "heads.hpp"
 #include "violations.hpp"
 #include <cellar/cellar.hpp>
@@ -112,6 +113,38 @@ TEST_CASE("a rotated format stores what the format stores of rotated values") {
     const StoredHead<Rotated<QuarterTurns, float>> exact{std::vector<float>{1, 2, 3, 4}};
     CHECK(exact.units == std::vector<float>{-2, 1, -4, 3});
     CHECK(exact.decoded() == std::vector<float>{1, 2, 3, 4});
+}
+
+TEST_CASE("a rotated head is as wrong as the bounds of its rotated values, all together") {
+    // A rotation keeps lengths. So the error of a part is as long as that of the rotated part: at most the root of the
+    // sum of the squares of the bounds. And so is that of each of its values.
+    const auto check = []<class Rotation, class F>(Rotation, F) {
+        CAPTURE(Rotation::name);
+        CAPTURE(F::name);
+        constexpr std::size_t n{Rotation::values_per_rotation};
+        std::vector<Head> heads = usual_heads(bounded_dim, 40);
+        append(heads, edge_heads(bounded_dim));
+        for (const Head& head : heads) {
+            CAPTURE(head.kind);
+            std::vector<float> rotated = head.values;
+            Rotation::rotate(rotated);
+            const std::vector<double> bounds = bounds_of<F>(rotated);
+            const std::vector<float> decoded = StoredHead<Rotated<Rotation, F>>{head.values}.decoded();
+            for (std::size_t i = 0; i < head.values.size(); i += n) {
+                double squares = 0;
+                for (std::size_t k = i; k < i + n; ++k) squares += bounds[k] * bounds[k];
+                const std::span part = std::span{head.values}.subspan(i, n);
+                const double of_floats = 4e-6 * length(part); // two transforms
+                REQUIRE(distance(std::span{decoded}.subspan(i, n), part) <= std::sqrt(squares) + of_floats);
+            }
+        }
+    };
+    check(Hadamard<128>{}, q4_0{});
+    check(Hadamard<64>{}, iq4_nl{});
+    check(Hadamard<32>{}, q5_1{});
+    check(Hadamard<64>{}, int8_per_head{});
+    check(QuarterTurns{}, Affine<4>{});
+    check(Hadamard<16>{}, fp8_e4m3{});
 }
 
 TEST_CASE("a rotation spreads an outlier, so the other values lose less") {
