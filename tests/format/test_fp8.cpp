@@ -88,6 +88,27 @@ TEST_CASE("fp8 has the bits of PyTorch's float8, of which E4M3 saturates and E5M
     check_table<Fp8E5m2<Overflow::is_special>>(tables.at("float8_e5m2"));
 }
 
+TEST_CASE("all 256 patterns of fp8 are the numbers of the OCP specification") {
+    const auto check = []<class F>(F, int exponent_bits, int fraction_bits, int infinity_code, int first_nan) {
+        const std::vector<float> found = decoded<F>(all_patterns());
+        for (int bits = 0; bits < 256; ++bits) {
+            CAPTURE(bits);
+            const int magnitude = bits & 0x7f;
+            const float x = found[static_cast<std::size_t>(bits)];
+            if (magnitude >= first_nan) {
+                CHECK(std::isnan(x));
+            } else if (magnitude == infinity_code) {
+                CHECK(x == (bits < 128 ? infinity : -infinity));
+            } else {
+                CHECK(x == cellar_test::reference::small_float(bits, exponent_bits, fraction_bits));
+                CHECK(std::signbit(x) == (bits >= 128));
+            }
+        }
+    };
+    check(fp8_e4m3{}, 4, 3, -1, 0x7f);
+    check(fp8_e5m2{}, 5, 2, 0x7c, 0x7d);
+}
+
 TEST_CASE("fp8 that saturates stores the nearest number") {
     check_nearest<fp8_e4m3>(4, 3, 0x7e);
     check_nearest<fp8_e5m2>(5, 2, 0x7b);

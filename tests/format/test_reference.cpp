@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -191,6 +192,39 @@ TEST_CASE("nvfp4 stores the nearest of 8 magnitudes times a scale of 8 bits") {
     append(heads, edge_heads(dim));
     check<nvfp4>(heads, encode(false), reference::decode_nvfp4);
     check<nvfp4_four_over_six>(heads, encode(true), reference::decode_nvfp4);
+}
+
+TEST_CASE("numbers of 4 bits are those of the OCP table, times powers of two or numbers of E4M3") {
+    const std::vector<float> numbers{0, 0.5F, 1, 1.5F, 2, 3, 4, 6, -0.0F, -0.5F, -1, -1.5F, -2, -3, -4, -6};
+    const auto scaled = [&](float scale) {
+        std::vector<float> all;
+        for (const float x : numbers) all.push_back(x * scale);
+        return all;
+    };
+    // Byte i of a group has number i in its lower half, and i + n / 2 in the upper one.
+    for (int exponent = 1; exponent < 255; ++exponent) { // E8M0: 255 is a NaN
+        Bytes bytes{static_cast<std::uint8_t>(exponent)};
+        for (int code = 0; code < 16; ++code) bytes.push_back(static_cast<std::uint8_t>(code * 17));
+        std::vector<mxfp4::unit> unit(1);
+        std::memcpy(unit.data(), bytes.data(), sizeof(mxfp4::unit));
+        std::vector<float> found(32);
+        mxfp4::decode(unit, found);
+        const std::vector<float> expected = scaled(std::ldexp(1.0F, exponent - 127));
+        for (std::size_t i = 0; i < 32; ++i) REQUIRE(found[i] == expected[i % 16]); // zeros have no sign
+    }
+    for (int scale = 0; scale < 0x7f; ++scale) { // E4M3 without sign: 0x7f is a NaN
+        std::vector<nvfp4::unit> unit(1);
+        auto* const bytes = reinterpret_cast<std::uint8_t*>(unit.data());
+        for (int group = 0; group < 4; ++group) bytes[group] = static_cast<std::uint8_t>(scale);
+        for (int i = 0; i < 32; ++i) bytes[4 + i] = static_cast<std::uint8_t>(i % 8 | (i % 8 + 8) << 4);
+        std::vector<float> found(64);
+        nvfp4::decode(unit, found);
+        const int fraction = scale % 8;
+        const float by = scale < 8 ? std::ldexp(static_cast<float>(fraction), -9)
+                                   : std::ldexp(static_cast<float>(8 + fraction), scale / 8 - 10);
+        const std::vector<float> expected = scaled(by);
+        for (std::size_t i = 0; i < 64; ++i) REQUIRE(found[i] == expected[i % 16]);
+    }
 }
 
 TEST_CASE("vectors encode any floats to the bits of plain loops, and no more blocks than there are") {

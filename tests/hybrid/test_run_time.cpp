@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // A hybrid with a pattern known at run time, compared with the same hybrid with the pattern in its type.
+#include "format/heads.hpp"
 #include "toy.hpp"
 #include "violations.hpp"
+#include <cellar/format/blocks.hpp>
+#include <cellar/format/fp4.hpp>
+#include <cellar/format/int8.hpp>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <optional>
+#include <random>
 #include <regex>
+#include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -44,6 +53,66 @@ Recurrent recurrent(int layers) {
 
 AtRunTime like_toy() {
     return AtRunTime{{0, 0, 1, no_memory, 2, 0, 0, 1}, sliding(4), full(2), recurrent(1)};
+}
+
+/// The rows of one head for each token, encoded and decoded.
+template <cellar::StorageFormat F>
+std::vector<float> rounded(const std::vector<float>& rows) {
+    std::vector<float> found;
+    for (std::size_t i = 0; i < rows.size(); i += 64) {
+        const std::vector<float> head = cellar_test::StoredHead<F>{std::span{rows}.subspan(i, 64)}.decoded();
+        found.insert(found.end(), head.begin(), head.end());
+    }
+    return found;
+}
+
+/// Each layer reads what the formats of its cache make of what was put.
+template <class... Members>
+void check_formats(const std::vector<int>& member_of) {
+    constexpr int tokens = 5;
+    const auto make = [&]<class M>(std::optional<M>*, int member) -> std::optional<M> {
+        const auto layers = static_cast<int>(std::count(member_of.begin(), member_of.end(), member));
+        if (layers == 0) return std::nullopt;
+        return M{{.layers = layers, .kv_heads = 1, .head_dim = 64}, {.sequences = 1, .capacity = 16, .batch = 8}};
+    };
+    auto memory = [&]<std::size_t... I>(std::index_sequence<I...>) {
+        return cellar::Hybrid<cellar::RunTimePattern, Members...>{
+            member_of, make(static_cast<std::optional<Members>*>(nullptr), static_cast<int>(I))...};
+    }
+    (std::index_sequence_for<Members...>{});
+    auto pass = memory.begin(cellar::Sequence{0}, tokens).value();
+    std::mt19937 random{static_cast<unsigned>(member_of.size())};
+    std::normal_distribution<float> normal;
+    const auto rows = [&] {
+        std::vector<float> found(tokens * 64);
+        for (float& x : found) x = normal(random);
+        return found;
+    };
+    const auto view = [](std::vector<float>& some) { return cellar::contiguous_view(some.data(), tokens, 1, 64); };
+    for (int layer = 0; layer < memory.layers(); ++layer) {
+        CAPTURE(layer);
+        const std::vector<float> k = rows();
+        const std::vector<float> v = rows();
+        int compared = 0;
+        pass.visit(layer, [&]<class Own>(Own& own, int i) {
+            if constexpr (requires { own.put(i, k, v); }) {
+                std::vector<float> keys(k.size());
+                std::vector<float> values(v.size());
+                own.put(i, k, v);
+                own.gather(i, own.cells(), view(keys), view(values));
+                const auto compare = [&]<class M>(std::optional<M>*) {
+                    if constexpr (std::is_same_v<Own, cellar::PassOf<M>>) {
+                        ++compared;
+                        CHECK(keys == rounded<typename M::layout_type::key_format>(k));
+                        CHECK(values == rounded<typename M::layout_type::value_format>(v));
+                    }
+                };
+                (compare(static_cast<std::optional<Members>*>(nullptr)), ...);
+            }
+        });
+        CHECK(compared == 1);
+    }
+    pass.commit();
 }
 
 } // namespace
@@ -117,6 +186,18 @@ TEST_CASE("members without layers may be left out") {
     CHECK(pass->layers() == 3);
     CHECK(violation_of([&] { pass->of<Recurrent>(); })
           == "of: the hybrid was made without this member, expected one with it");
+}
+
+TEST_CASE("layers have formats of their own, whichever are exact") {
+    using Exact = cellar::Cache<cellar::StandardV<cellar::half>>;
+    using Windowed = cellar::Cache<cellar::StandardV<cellar::half>, cellar::SlidingWindow<8>>;
+    using Small = cellar::Cache<cellar::StandardV<cellar::q8_0, cellar::q4_0>>;
+    using Smaller = cellar::Cache<cellar::Blocked<cellar::int8_per_head, 16, cellar::nvfp4>>;
+    check_formats<Exact, Small>({0, 0, 1, 1, 1, 1});             // the first two
+    check_formats<Exact, Small>({1, 0, 1, 1, 0, 1});             // a list
+    check_formats<Exact, Small>({1, 1});                         // none
+    check_formats<Windowed, Small>({0, 0, 0, 1, 0, 0, 0, 1});    // those with a window
+    check_formats<Exact, Small, Smaller>({0, 2, 2, 1, 0, 1, 2}); // any of those that are compiled in
 }
 
 TEST_CASE("a snapshot of a hybrid without some members is of those that are there") {
