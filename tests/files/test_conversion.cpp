@@ -301,27 +301,42 @@ TEST_CASE("a file whose planes are not those of its format is refused, and nothi
           == "f: its layers.0.keys has elements of type hadamard256.q8_0, which has no heads of 128 values");
 }
 
-TEST_CASE("a file of units with any byte changed, or cut off anywhere, is refused while it is converted") {
+TEST_CASE("a file of units with any byte changed, or cut off anywhere, is refused, and nothing has changed") {
     const CacheShape small{.layers = 1, .kv_heads = 1, .head_dim = 32};
     const CacheLimits limits{.sequences = 1, .capacity = 4, .batch = 4};
-    Cache<StandardV<int8_per_head, q4_0>> from{small, limits};
-    auto pass = from.begin(BatchBuilder{Sequence{0}, Position{0}, 2}).value();
-    pass.put(0, std::vector<float>(64, 1.5F), std::vector<float>(64, -2.0F));
-    pass.commit();
-    const Bytes whole = saved(from, from.snapshot(Sequence{0}).value());
-    Cache<StandardV<half>> to{small, limits};
-    REQUIRE(loaded(whole, to, {.convert_from = known()}));
-    for (std::size_t at = 0; at < whole.size(); ++at) {
-        Bytes bytes = whole;
-        bytes[at] ^= std::byte{0x04};
-        CAPTURE(at);
-        CHECK_FALSE(loaded(bytes, to, {.convert_from = known()}));
-        bytes.resize(at);
-        CHECK_FALSE(loaded(bytes, to, {.convert_from = known()}));
-    }
-    CHECK(to.statistics().snapshots == 0);
-    CHECK(to.statistics().offloaded == 0);
-    CHECK(audit(to) == "");
+    const auto fed = [&](auto cache, float x) {
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 2}).value();
+        pass.put(0, std::vector<float>(64, x), std::vector<float>(64, -2.0F));
+        pass.commit();
+        return cache;
+    };
+    const auto check = [&](const Bytes& whole, auto cache, FormatList formats_of_file) {
+        auto to = fed(std::move(cache), 7.0F);
+        const Bytes before = saved(to, to.snapshot(Sequence{0}).value());
+        REQUIRE(loaded(whole, to, {.convert_from = formats_of_file}));
+        for (std::size_t at = 0; at < whole.size(); ++at) {
+            Bytes bytes = whole;
+            bytes[at] ^= std::byte{0x04};
+            CAPTURE(at);
+            CHECK_FALSE(loaded(bytes, to, {.convert_from = formats_of_file}));
+            bytes.resize(at);
+            CHECK_FALSE(loaded(bytes, to, {.convert_from = formats_of_file}));
+        }
+        CHECK(to.statistics().snapshots == 0);
+        CHECK(to.statistics().offloaded == 0);
+        CHECK(saved(to, to.snapshot(Sequence{0}).value()) == before);
+        CHECK(audit(to) == "");
+    };
+    const auto check_all = [&]<class Layout>(Layout) {
+        auto from = fed(Cache<Layout>{small, limits}, 1.5F);
+        const Bytes whole = saved(from, from.snapshot(Sequence{0}).value());
+        check(whole, Cache<Layout>{small, limits}, {}); // as it is
+        check(whole, Cache<StandardV<half>>{small, limits},
+              formats<typename Layout::key_format, typename Layout::value_format>);
+    };
+    check_all(StandardV<int8_per_head, q4_0>{});
+    check_all(StandardV<Affine<4, 32>, fp8_e4m3>{}); // scales of two halves
+    check_all(StandardV<mxfp4, Rotated<Hadamard<32>, int8_per_head>>{});
 }
 
 TEST_CASE("a snapshot in a colder tier is saved in the formats of the cache, and one that is loaded has them") {
