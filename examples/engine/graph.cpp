@@ -69,7 +69,8 @@ private:
         if (shape_.architecture.scaled_queries) q = ggml_scale(context_, q, shape_.scale(i));
         if (rounding_ == nullptr) return attention_.attend(context_, graph_, i, q, k, v);
         const auto [keys, values] = rounding_->nodes(context_, i, q, k, v);
-        return attention_.attend(context_, graph_, i, q, keys, values);
+        ggml_tensor* const out = attention_.attend(context_, graph_, i, q, keys, values);
+        return rounding_->attended(context_, i, q, {k, v}, {keys, values}, out);
     }
 
     ggml_tensor* rotated(const cellar::models::RunTimeRope& rope, ggml_tensor* x) const {

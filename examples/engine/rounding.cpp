@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "rounding.hpp"
 
+#include <cellar/attention/attend_residual.hpp>
+#include <cellar/cellar.hpp>
 #include <cellar/element/half.hpp>
 #include <cellar/element/storage_format.hpp>
 #include <cellar/format/affine.hpp>
@@ -9,6 +11,7 @@
 #include <cellar/format/fp8.hpp>
 #include <cellar/format/int8.hpp>
 #include <cellar/format/rotated.hpp>
+#include <cellar/interop/ggml.hpp>
 #include <cellar/shift/rope_shift.hpp>
 
 #include <algorithm>
@@ -104,8 +107,12 @@ struct NamedFormat {
     int exact = 0;        ///< so many layers are in half
     double power = 0;     ///< of factors
     double queries = 0;
+    int residual = 0; ///< tokens
+    int sinks = 0;
 
     explicit NamedFormat(std::string name) {
+        if (const auto number = taken(name, "residual")) residual = std::stoi(*number);
+        if (const auto number = taken(name, "sinks")) sinks = std::stoi(*number);
         if (const auto number = taken(name, "exact"))
             exact = static_cast<int>(number->empty() ? 1 : std::stoi(*number));
         if (const auto number = taken(name, "scaled")) power = number->empty() ? 1 : std::stod(*number);
@@ -146,8 +153,9 @@ struct Rounding::Sample {
         return ggml_map_custom3(context, ggml_cont(context, k), ggml_cont(context, v), ggml_cont(context, q), run, 1,
                                 this);
     }
-    static void run(ggml_tensor* to, const ggml_tensor* k, const ggml_tensor* v, const ggml_tensor* q, int, int,
+    static void run(ggml_tensor* to, const ggml_tensor* k, const ggml_tensor* v, const ggml_tensor* q, int thread, int,
                     void* sample) {
+        if (thread != 0) return; // ggml calls it on all threads
         const auto& self = *static_cast<Sample*>(sample);
         const auto floats = [](const ggml_tensor* t) {
             return std::span{static_cast<const float*>(t->data), static_cast<std::size_t>(ggml_nelements(t))};
@@ -225,6 +233,41 @@ struct Rounding::Side {
     }
 };
 
+/// Attention of a layer over two memories of floats: one has what was stored, the other one the newest tokens, in half.
+struct Rounding::Residual {
+    using Stored = cellar::Cache<cellar::StandardV<float>>;
+    using Newest = cellar::Cache<cellar::StandardV<cellar::half>, cellar::SlidingWindow<>>;
+
+    cellar::SlidingWindow<> window;
+    float scale;
+
+    ggml_tensor* node(ggml_context* context, std::array<ggml_tensor*, 6> sources) {
+        const ggml_tensor& out = *sources.back();
+        return ggml_custom_4d(context, GGML_TYPE_F32, out.ne[0], out.ne[1], 1, 1, sources.data(),
+                              static_cast<int>(sources.size()), run, 1, this);
+    }
+    static void run(ggml_tensor* to, int thread, int, void* residual) {
+        if (thread != 0) return; // ggml calls it on all threads
+        const auto& self = *static_cast<Residual*>(residual);
+        const auto rows = [&](int source) { return cellar::ggml::rows<float>(*to->src[source]); };
+        const auto q = rows(0), k = rows(1), v = rows(2);
+        const auto tokens = static_cast<std::int32_t>(k.extent(0));
+        const cellar::CacheShape shape{.layers = 1,
+                                       .kv_heads = static_cast<int>(k.extent(1)),
+                                       .head_dim = static_cast<int>(k.extent(2)),
+                                       .value_dim = static_cast<int>(v.extent(2))};
+        const cellar::CacheLimits limits{.capacity = tokens, .batch = tokens};
+        Stored stored{shape, limits};
+        Newest newest{shape, limits, self.window};
+        auto pass = stored.begin(cellar::Sequence{0}, tokens).value();
+        auto residual_pass = newest.begin(cellar::Sequence{0}, tokens).value();
+        pass.put(0, rows(3), rows(4));
+        residual_pass.put(0, k, v);
+        const auto out = cellar::contiguous_view(static_cast<float*>(to->data), k.extent(0), q.extent(1), v.extent(2));
+        cellar::attend_residual(pass, residual_pass, 0, q, out, {.scale = self.scale});
+    }
+};
+
 Rounding::Rounding(const std::string& keys, const std::string& values, const Shape& shape,
                    const cellar::ChannelCalibration& samples)
     : keys_{std::make_unique<Side>(keys, shape.layers())}, values_{std::make_unique<Side>(values, shape.layers())} {
@@ -234,6 +277,10 @@ Rounding::Rounding(const std::string& keys, const std::string& values, const Sha
         if (keys_->name.power != 0) keys_->layers[i].factors = factors[i].keys;
         if (values_->name.power != 0) values_->layers[i].factors = factors[i].values;
     }
+    const NamedFormat& name = keys_->name;
+    for (int i = 0; i < shape.layers() && name.residual > 0; ++i)
+        residuals_.push_back({cellar::SlidingWindow<>{name.residual, {.sinks = name.sinks}},
+                              shape.architecture.scaled_queries ? 1.0F : shape.scale(i)});
 }
 Rounding::Rounding(const Shape& shape, cellar::ChannelCalibration& samples)
     : keys_{std::make_unique<Side>("float", shape.layers())}, values_{std::make_unique<Side>("float", shape.layers())} {
@@ -245,6 +292,13 @@ std::pair<ggml_tensor*, ggml_tensor*> Rounding::nodes(ggml_context* context, int
                                                       ggml_tensor* v) {
     if (!samples_.empty()) return {samples_[static_cast<std::size_t>(layer)].node(context, k, v, q), v};
     return {keys_->node(context, layer, k), values_->node(context, layer, v)};
+}
+ggml_tensor* Rounding::attended(ggml_context* context, int layer, ggml_tensor* q,
+                                std::pair<ggml_tensor*, ggml_tensor*> exact,
+                                std::pair<ggml_tensor*, ggml_tensor*> stored, ggml_tensor* rounded) {
+    if (residuals_.empty()) return rounded;
+    return residuals_[static_cast<std::size_t>(layer)].node(
+        context, {q, exact.first, exact.second, stored.first, stored.second, rounded});
 }
 double Rounding::key_error() const {
     return keys_->error();

@@ -8,6 +8,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -130,14 +132,21 @@ TEST_CASE("engine: perplexity of the real model, with formats beside half") {
     const auto measure = [&](const std::string& flags) {
         return run(engine + real + " perplexity --window 32 -f " + folder.path("text") + " --windows " + flags);
     };
-    const Outcome o = measure("1 --samples 2 --formats 'float;q8_0,hadamard64.q4_0;exact1.scaled0.5.queries0.5.q4_0' "
-                              "--memories q8_0 --libllama q8_0");
+    const Outcome o = measure("1 --samples 2 --formats 'float;q8_0,hadamard64.q4_0;exact1.scaled0.5.queries0.5.q4_0;"
+                              "residual32.q4_0;residual4.sinks2.q4_0' --memories q8_0 --libllama q8_0");
     CHECK_MESSAGE(o.code == 0, o.error);
-    CHECK_MESSAGE(o.error.find("6 of 6 runs") != std::string::npos, o.error);
+    CHECK_MESSAGE(o.error.find("8 of 8 runs") != std::string::npos, o.error);
     for (const char* row : {"| half, stored |", "| float | 32 | 0 | 0 |", "| q8_0,hadamard64.q4_0 | 6.5 | ",
                             "| exact1.scaled0.5.queries0.5.q4_0 | 4.88 | ", "| q8_0, stored |", "| q8_0, libllama |",
                             "16 tokens were guessed"})
         CHECK_MESSAGE(o.out.find(row) != std::string::npos, o.out);
+    const auto divergence_of = [&](const std::string& name) { // the column before the last one
+        const std::size_t row = o.out.find("| " + name + " |");
+        const std::size_t end = o.out.rfind('|', o.out.find('\n', row) - 2);
+        return row == std::string::npos ? -1 : std::stod(o.out.substr(o.out.rfind('|', end - 1) + 1));
+    };
+    CHECK(std::abs(divergence_of("residual32.q4_0")) < 1e-2); // all tokens of a window are in half
+    CHECK(divergence_of("residual4.sinks2.q4_0") > 1e-2);
     check_refused(measure("1 --formats q9"), 1, "the format is 'q9', expected one of 'float', 'half', 'q8_0'");
     check_refused(measure("1 --formats hadamard128.q4_0"), 1,
                   "takes heads of a multiple of 128 values, but they have 64");
