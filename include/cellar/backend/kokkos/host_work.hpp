@@ -14,21 +14,11 @@
 #include <cstdint>
 #include <iterator>
 #include <span>
-#include <tuple>
 
 namespace cellar::detail {
 
-/// Divides [0, cells) into pieces of whole blocks of rows, each large enough for a thread.
-template <class Piece>
-struct InPieces {
-    Piece piece;
-    std::int64_t cells;
-    std::int64_t length;
-
-    void operator()(std::int64_t i) const { piece(i * length, std::min(cells, (i + 1) * length)); }
-};
-
-/// Calls `piece(begin, end)` for ranges that make up [0, cells). Small work is done by the calling thread.
+/// Calls `piece(begin, end)` for ranges that make up [0, cells): whole blocks of rows, each large enough for a thread.
+/// Small work is done by the calling thread.
 template <class ExecutionSpace, class Piece>
 void in_pieces(const ExecutionSpace& space, std::int64_t cells, std::int64_t bytes_per_cell, const Piece& piece) {
     constexpr std::int64_t min_bytes_per_thread = std::int64_t{32} * 1024;
@@ -40,98 +30,8 @@ void in_pieces(const ExecutionSpace& space, std::int64_t cells, std::int64_t byt
     using Policy =
         Kokkos::RangePolicy<ExecutionSpace, Kokkos::IndexType<std::int64_t>, Kokkos::Schedule<Kokkos::Static>>;
     Kokkos::parallel_for("cellar", Policy(space, 0, (cells + length - 1) / length),
-                         InPieces<Piece>{piece, cells, length});
+                         [&](std::int64_t i) { piece(i * length, std::min(cells, (i + 1) * length)); });
 }
-
-template <class Mapping, class E, class T>
-struct ScatterPiece {
-    Mapping mapping;
-    E* memory;
-    std::span<const Cell> cells;
-    StridedView<const T, 3> rows;
-
-    void operator()(std::int64_t begin, std::int64_t end) const {
-        scatter_rows(mapping, memory, cells_from(cells, begin, end), rows_from(rows, begin, end));
-    }
-};
-
-template <class Mapping, class E, class T>
-struct GatherPiece {
-    Mapping mapping;
-    const E* memory;
-    std::span<const Cell> cells;
-    StridedView<T, 3> rows;
-
-    void operator()(std::int64_t begin, std::int64_t end) const {
-        gather_rows(mapping, memory, cells, rows, begin, end);
-    }
-};
-
-template <class Mapping, class E>
-struct MovePiece {
-    Mapping mapping;
-    E* memory;
-    std::span<const Move> moves;
-
-    void operator()(std::int64_t begin, std::int64_t end) const { move_runs(mapping, memory, moves, begin, end); }
-};
-
-template <class Mapping, class E, class Shift>
-struct RotatePiece {
-    Mapping mapping;
-    E* memory;
-    const Shift* shift;
-    int layer;
-    std::span<const KeyRotation> rotations;
-
-    void operator()(std::int64_t begin, std::int64_t end) const {
-        rotate_runs(mapping, memory, *shift, layer, rotations, begin, end);
-    }
-};
-
-/// Planes of units, by reference: a piece is done before its caller returns.
-template <class F, class... Planes>
-struct EncodePiece {
-    std::span<const Cell> cells;
-    StridedView<const float, 3> values;
-    std::tuple<const Planes&...> planes;
-
-    void operator()(std::int64_t begin, std::int64_t end) const {
-        std::apply(
-            [&](const Planes&... each) {
-                encode_rows<F>(cells_from(cells, begin, end), rows_from(values, begin, end), each...);
-            },
-            planes);
-    }
-};
-
-template <class F, class... Planes>
-struct DecodePiece {
-    std::span<const Cell> cells;
-    StridedView<float, 3> values;
-    std::tuple<const Planes&...> planes;
-
-    void operator()(std::int64_t begin, std::int64_t end) const {
-        std::apply(
-            [&](const Planes&... each) {
-                decode_rows<F>(cells_from(cells, begin, end), rows_from(values, begin, end), each...);
-            },
-            planes);
-    }
-};
-
-template <class F, class Shift, class... Planes>
-struct RotateEncodedPiece {
-    const Shift* shift;
-    int layer;
-    std::span<const KeyRotation> rotations;
-    std::tuple<const Planes&...> planes;
-
-    void operator()(std::int64_t begin, std::int64_t end) const {
-        std::apply([&](const Planes&... each) { rotate_encoded<F>(*shift, layer, rotations, begin, end, each...); },
-                   planes);
-    }
-};
 
 /// Copies chunks [begin, end) of the rows, one tensor after another.
 struct CopySlotsPiece {
@@ -172,24 +72,26 @@ public:
     template <class Mapping, class E, class T>
     void scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Cell> cells,
                  StridedView<const T, 3> rows) {
-        const ScatterPiece<Mapping, E, T> piece{mapping, memory, cells, rows};
-        in_pieces(space, std::ssize(cells), row_bytes<E>(mapping), piece);
+        in_pieces(space, std::ssize(cells), row_bytes<E>(mapping), [&](std::int64_t begin, std::int64_t end) {
+            scatter_rows(mapping, memory, cells_from(cells, begin, end), rows_from(rows, begin, end));
+        });
     }
 
     template <class Mapping, class E, class T>
     void gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, std::span<const Cell> cells,
                 StridedView<T, 3> rows) {
-        const GatherPiece<Mapping, E, T> piece{mapping, memory, cells, rows};
         const std::int64_t parts = gather_parts(mapping, cells);
-        in_pieces(space, parts, std::ssize(cells) * row_bytes<E>(mapping) / parts, piece);
+        const std::int64_t bytes = std::ssize(cells) * row_bytes<E>(mapping);
+        in_pieces(space, parts, bytes / parts,
+                  [&](std::int64_t begin, std::int64_t end) { gather_rows(mapping, memory, cells, rows, begin, end); });
     }
 
     /// Runs that overlap themselves are not divided among threads; strips are.
     template <class Mapping, class E>
     void move(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Move> moves) {
-        const MovePiece<Mapping, E> piece{mapping, memory, moves};
         const std::int64_t parts = move_parts(mapping, moves);
         if (parts == 0) return;
+        const auto piece = [&](std::int64_t begin, std::int64_t end) { move_runs(mapping, memory, moves, begin, end); };
         if (!contiguous_cells<Mapping> && std::any_of(moves.begin(), moves.end(), overlaps)) return piece(0, parts);
         const std::int64_t bytes = cells_of(moves) * row_bytes<E>(mapping);
         in_pieces(space, parts, bytes / parts, piece);
@@ -198,30 +100,35 @@ public:
     template <class Mapping, class E, class Shift>
     void rotate(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Shift& shift, int layer,
                 std::span<const KeyRotation> rotations) {
-        const RotatePiece<Mapping, E, Shift> piece{mapping, memory, &shift, layer, rotations};
-        in_pieces(space, cells_of(rotations), row_bytes<E>(mapping), piece);
+        in_pieces(space, cells_of(rotations), row_bytes<E>(mapping), [&](std::int64_t begin, std::int64_t end) {
+            rotate_runs(mapping, memory, shift, layer, rotations, begin, end);
+        });
     }
 
     template <class F, class... Planes>
     void encode(const ExecutionSpace& space, std::span<const Cell> cells, StridedView<const float, 3> values,
                 const Planes&... planes) {
-        const EncodePiece<F, Planes...> piece{cells, values, {planes...}};
-        in_pieces(space, std::ssize(cells), float_bytes(values), piece);
+        in_pieces(space, std::ssize(cells), float_bytes(values), [&](std::int64_t begin, std::int64_t end) {
+            encode_rows<F>(cells_from(cells, begin, end), rows_from(values, begin, end), planes...);
+        });
     }
 
     template <class F, class... Planes>
     void decode(const ExecutionSpace& space, std::span<const Cell> cells, StridedView<float, 3> values,
                 const Planes&... planes) {
-        const DecodePiece<F, Planes...> piece{cells, values, {planes...}};
-        in_pieces(space, std::ssize(cells), float_bytes(values), piece);
+        in_pieces(space, std::ssize(cells), float_bytes(values), [&](std::int64_t begin, std::int64_t end) {
+            decode_rows<F>(cells_from(cells, begin, end), rows_from(values, begin, end), planes...);
+        });
     }
 
     template <class F, class Shift, class Units, class... Scales>
     void rotate_encoded(const ExecutionSpace& space, const Shift& shift, int layer,
                         std::span<const KeyRotation> rotations, const Units& units, const Scales&... scales) {
-        const RotateEncodedPiece<F, Shift, Units, Scales...> piece{&shift, layer, rotations, {units, scales...}};
         const std::int64_t values = std::int64_t{units.mapping.heads()} * units.mapping.dim() * F::values_per_unit;
-        in_pieces(space, cells_of(rotations), values * std::int64_t{sizeof(float)}, piece);
+        const std::int64_t bytes = values * std::int64_t{sizeof(float)};
+        in_pieces(space, cells_of(rotations), bytes, [&](std::int64_t begin, std::int64_t end) {
+            detail::rotate_encoded<F>(shift, layer, rotations, begin, end, units, scales...);
+        });
     }
 
     void copy_slots(const ExecutionSpace& space, std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
