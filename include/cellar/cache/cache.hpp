@@ -426,9 +426,7 @@ public:
     Pass finish(Opening&& opening);
     Attempt<op::CopyPrefix> prepare(const op::CopyPrefix& copy) {
         state().expect_no_pass("copy_prefix");
-        const Result<bool> can = state().book.prepare_copy_prefix(copy.from, copy.to, copy.end);
-        if (!can) return can.error();
-        return {copy, *can};
+        return {copy, state().book.prepare_copy_prefix(copy.from, copy.to, copy.end)};
     }
     void finish(op::CopyPrefix&& copy) noexcept;
     Attempt<detail::Removal> prepare(const op::Remove& remove);
@@ -449,9 +447,7 @@ public:
     auto prepare(const op::Snapshot& snapshot) { return snapshots().prepare(snapshot); }
     Attempt<op::Promise> prepare(const op::Promise& promise) {
         state().expect_no_pass("promise");
-        const Result<bool> can = state().book.prepare_promise(promise.sequence, promise.tokens);
-        if (!can) return can.error();
-        return {promise, *can};
+        return {promise, state().book.prepare_promise(promise.sequence, promise.tokens)};
     }
     void finish(op::Promise&& promise) noexcept { state().book.finish_promise(promise.sequence, promise.tokens); }
     auto prepare(const op::Schedule& schedule) { return snapshots().prepare(schedule); }

@@ -187,9 +187,7 @@ public:
     void prepare(const op::Unschedule&) = delete;
     Attempt<Look> prepare(const op::Begin& begin) {
         state().expect_no_pass("begin");
-        const Result<bool> can = state().book.prepare_look(begin.batch);
-        if (!can) return can.error();
-        return {Look{{begin.batch.positions, begin.batch.sequences}}, *can};
+        return {Look{{begin.batch.positions, begin.batch.sequences}}, state().book.prepare_look(begin.batch)};
     }
     Pass finish(Look&& look) noexcept {
         state().book.look(look.batch);

@@ -164,9 +164,7 @@ public:
                            .sequence = schedule.sequence,
                            .needed = schedule.position.value,
                            .available = next.value};
-        const Result<bool> can = book_.prepare_schedule(schedule.sequence);
-        if (!can) return can.error();
-        return {schedule, *can};
+        return {schedule, book_.prepare_schedule(schedule.sequence)};
     }
     void finish(op::Schedule&& schedule) noexcept { book_.finish_schedule(schedule.sequence, schedule.position); }
 

@@ -43,6 +43,9 @@ public:
         : Result<T>{value}, allocated{allocates} {}
     Attempt(Refusal refusal, bool allocates = false) : Result<T>{refusal}, allocated{allocates} {}
     Attempt(Reason reason) : Attempt{Refusal{reason}} {}
+    /// `can`: whether preparing it allocated, or why it is refused.
+    Attempt(const T& value, const Result<bool>& can) requires(std::copy_constructible<T>)
+        : Attempt{can ? Attempt{value, *can} : Attempt{can.error()}} {}
 
     bool allocated;
 };

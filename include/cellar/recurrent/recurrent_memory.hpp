@@ -313,9 +313,7 @@ public:
     /// The two phases of these operations; see `Performs`.
     Attempt<op::Begin> prepare(const op::Begin& begin) {
         state().expect_no_pass("begin");
-        const Result<bool> can = state().book.prepare_open(begin.batch);
-        if (!can) return can.error();
-        return {begin, *can};
+        return {begin, state().book.prepare_open(begin.batch)};
     }
     // A backend may throw while it fills slots.
     Pass finish(op::Begin&& begin) {
@@ -326,9 +324,7 @@ public:
     }
     Attempt<op::CopyPrefix> prepare(const op::CopyPrefix& copy) {
         state().expect_no_pass("copy_prefix");
-        const Result<bool> can = state().book.table().prepare_copy_prefix(copy.from, copy.to, copy.end);
-        if (!can) return can.error();
-        return {copy, *can};
+        return {copy, state().book.table().prepare_copy_prefix(copy.from, copy.to, copy.end)};
     }
     void finish(op::CopyPrefix&& copy) noexcept {
         state().book.table().finish_copy_prefix(copy.from, copy.to, copy.end);
