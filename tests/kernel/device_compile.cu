@@ -87,13 +87,13 @@ void launch_rotate(Mapping mapping, Element* memory) {
         mapping, memory, rotation, nullptr, {nullptr}});
 }
 
-template <class Mapping, class Element, class Pairing, cellar::detail::kernel::PairOrder order>
+template <class Mapping, class Element, class Pairing, cellar::detail::PairPlaces places>
 void launch_rotate_packs(Mapping mapping, Element* memory) {
     using Shift = cellar::RopeShift<Pairing>;
     using Rotation = typename Shift::Rotation;
     using Factor = typename Shift::Factor;
     constexpr int width = cellar::detail::kernel::pack_width<Element, Element>;
-    launch_elements<Mapping>(cellar::detail::kernel::RotatePacks<Mapping, Element, width, order, Rotation, Factor>{
+    launch_elements<Mapping>(cellar::detail::kernel::RotatePacks<Mapping, Element, width, places, Rotation, Factor>{
         mapping, memory, Rotation{0, 4}, nullptr, {nullptr}});
 }
 
@@ -163,7 +163,7 @@ void launch_all() {
     launch_attention<Mapping, Element, Element>(mapping, memory);
     launch_attention<Mapping, Element, float>(mapping, memory);
     if constexpr (cellar::detail::contiguous_heads<Mapping>) {
-        using enum cellar::detail::kernel::PairOrder;
+        using enum cellar::detail::PairPlaces;
         launch_rotate_packs<Mapping, Element, cellar::Neox, apart>(mapping, memory);
         launch_rotate_packs<Mapping, Element, cellar::Interleaved, neighbours>(mapping, memory);
         launch_rotate_packs<Mapping, Element, cellar::RunTimePairing, apart>(mapping, memory);

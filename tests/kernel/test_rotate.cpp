@@ -68,18 +68,18 @@ struct Unaligned {
 };
 
 template <class Rotation>
-cellar::detail::kernel::PairOrder order_in_packs_of_4(const Rotation& rotation) {
-    return cellar::detail::kernel::pair_order<4>(rotation);
+cellar::detail::PairPlaces places_in_packs_of_4(const Rotation& rotation) {
+    return cellar::detail::kernel::places_in_packs<4>(rotation);
 }
 
 template <class E, int N, class Pairing>
-void check_packs(std::mt19937& random, int begin, int pairs, cellar::detail::kernel::PairOrder order) {
+void check_packs(std::mt19937& random, int begin, int pairs, cellar::detail::PairPlaces places) {
     using Shift = cellar::RopeShift<Pairing>;
     using Rotation = typename Shift::Rotation;
     using Factor = typename Shift::Factor;
-    using enum cellar::detail::kernel::PairOrder;
+    using enum cellar::detail::PairPlaces;
     const Rotation rotation{begin, pairs};
-    REQUIRE(cellar::detail::kernel::pair_order<N>(rotation) == order);
+    REQUIRE(cellar::detail::kernel::places_in_packs<N>(rotation) == places);
     const CellsHeadsDims mapping{5, 2, begin + 2 * pairs + 8};
     const std::vector<cellar::Cell> cells{4, 0, 2};
     const auto values = cellar_test::random_elements<float>(random, mapping.required_size());
@@ -100,10 +100,10 @@ void check_packs(std::mt19937& random, int begin, int pairs, cellar::detail::ker
     };
     rotate_all(one, pairs);
     const auto rotate_packs = [&](auto packs) { rotate_all(packs, pairs / N); };
-    if (order == apart)
+    if (places == apart)
         rotate_packs(cellar::detail::kernel::RotatePacks<CellsHeadsDims, E, N, apart, Rotation, Factor>{
             mapping, memory, rotation, factors, {cells.data()}});
-    if (order == neighbours)
+    if (places == neighbours)
         rotate_packs(cellar::detail::kernel::RotatePacks<CellsHeadsDims, E, N, neighbours, Rotation, Factor>{
             mapping, memory, rotation, factors, {cells.data()}});
     CHECK(cellar_test::same(std::vector<E>(memory, memory + values.size()), expected));
@@ -112,21 +112,21 @@ void check_packs(std::mt19937& random, int begin, int pairs, cellar::detail::ker
 } // namespace
 
 TEST_CASE("pairs are rotated in packs if they fill whole packs") {
-    using enum cellar::detail::kernel::PairOrder;
+    using enum cellar::detail::PairPlaces;
     using Neox = cellar::RopeShift<cellar::Neox>::Rotation;
     using Interleaved = cellar::RopeShift<cellar::Interleaved>::Rotation;
-    CHECK(order_in_packs_of_4(Neox{0, 8}) == apart);
-    CHECK(order_in_packs_of_4(Neox{4, 8}) == apart);
-    CHECK(order_in_packs_of_4(Neox{2, 8}) == other);
-    CHECK(order_in_packs_of_4(Neox{0, 6}) == other);
-    CHECK(order_in_packs_of_4(Neox{0, 0}) == other);
-    CHECK(order_in_packs_of_4(Interleaved{0, 4}) == neighbours);
-    CHECK(order_in_packs_of_4(Interleaved{8, 4}) == neighbours);
-    CHECK(order_in_packs_of_4(Interleaved{1, 4}) == other);
-    CHECK(order_in_packs_of_4(Interleaved{0, 2}) == other);
-    CHECK(order_in_packs_of_4(AddShift{8}.rotation(0)) == neighbours);
-    CHECK(order_in_packs_of_4(Mixed{}) == other);
-    CHECK(order_in_packs_of_4(Unaligned{}) == other);
+    CHECK(places_in_packs_of_4(Neox{0, 8}) == apart);
+    CHECK(places_in_packs_of_4(Neox{4, 8}) == apart);
+    CHECK(places_in_packs_of_4(Neox{2, 8}) == other);
+    CHECK(places_in_packs_of_4(Neox{0, 6}) == other);
+    CHECK(places_in_packs_of_4(Neox{0, 0}) == other);
+    CHECK(places_in_packs_of_4(Interleaved{0, 4}) == neighbours);
+    CHECK(places_in_packs_of_4(Interleaved{8, 4}) == neighbours);
+    CHECK(places_in_packs_of_4(Interleaved{1, 4}) == other);
+    CHECK(places_in_packs_of_4(Interleaved{0, 2}) == other);
+    CHECK(places_in_packs_of_4(AddShift{8}.rotation(0)) == neighbours);
+    CHECK(places_in_packs_of_4(Mixed{}) == other);
+    CHECK(places_in_packs_of_4(Unaligned{}) == other);
 
     std::mt19937 random{5};
     for (const int begin : {0, 8, 16}) {

@@ -200,7 +200,7 @@ void check_copies() {
     device.check("cells are copied, in strips", bytes, bytes);
 }
 
-template <class E, kernel::PairOrder order, class Pairing>
+template <class E, PairPlaces places, class Pairing>
 void check_rotations() {
     using Shift = RopeShift<Pairing>;
     constexpr int width = kernel::pack_width<E, E>;
@@ -210,7 +210,7 @@ void check_rotations() {
     alignas(16) typename Shift::Factor factors[dim / 2] = {};
     const typename Shift::Rotation rotation{0, dim / 2};
     using Rotate =
-        kernel::RotatePacks<CellsHeadsDims, E, width, order, typename Shift::Rotation, typename Shift::Factor>;
+        kernel::RotatePacks<CellsHeadsDims, E, width, places, typename Shift::Rotation, typename Shift::Factor>;
     device.run<false>(Rotate{{cache_cells, heads, dim}, memory.data(), rotation, factors, {device.third.data()}}, cells,
                       heads, rotation.pairs() / width);
     device.check("keys are rotated", bytes, bytes);
@@ -230,7 +230,7 @@ TEST_CASE("sectors: moves touch each needed sector once") {
 }
 
 TEST_CASE("sectors: rotations touch each needed sector once") {
-    using enum kernel::PairOrder;
+    using enum PairPlaces;
     check_rotations<Half, apart, Neox>();
     check_rotations<Half, neighbours, Interleaved>();
     check_rotations<Float, apart, Neox>();

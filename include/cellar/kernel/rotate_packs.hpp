@@ -11,26 +11,17 @@
 
 namespace cellar::detail::kernel {
 
-/// How the elements of pairs lie, if N pairs fill two packs.
-enum class PairOrder {
-    apart,      ///< first elements are contiguous, and so are second elements, as with `Neox`
-    neighbours, ///< pair follows pair, as with `Interleaved`
-    other,
-};
-
+/// How the elements of pairs lie, if N pairs, two or more, always fill two packs; else `other`.
 template <int N, class Rotation>
-PairOrder pair_order(const Rotation& rotation) {
+PairPlaces places_in_packs(const Rotation& rotation) {
     const int pairs = rotation.pairs();
-    if (pairs == 0 || pairs % N != 0 || rotation.first(0) % N != 0) return PairOrder::other;
-    if (rotation.second(0) % N == 0 && lie_in_two_spans(rotation, 0, pairs)) return PairOrder::apart;
-    for (int pair = 0; pair < pairs; ++pair)
-        if (rotation.first(pair) != rotation.first(0) + 2 * pair || rotation.second(pair) != rotation.first(pair) + 1)
-            return PairOrder::other;
-    return PairOrder::neighbours;
+    if (pairs == 0 || pairs % N != 0 || rotation.first(0) % N != 0) return PairPlaces::other;
+    const PairPlaces places = pair_places(rotation, 0, pairs);
+    return places == PairPlaces::apart && rotation.second(0) % N != 0 ? PairPlaces::other : places;
 }
 
 /// Rotates N pairs at once, which fill two packs. Its indices are (i, head, pair / N).
-template <class Mapping, class Element, int N, PairOrder Order, class Rotation, class Factor>
+template <class Mapping, class Element, int N, PairPlaces Places, class Rotation, class Factor>
 struct RotatePacks {
     struct Value {
         Pack<Element, N> packs[2];
@@ -47,8 +38,8 @@ struct RotatePacks {
         const Factors of_pairs = reinterpret_cast<const Factors*>(factors)[group];
         Value value{{pack(i, head, pair, 0), pack(i, head, pair, 1)}};
         for (int k = 0; k < N; ++k) {
-            Element& first = Order == PairOrder::apart ? value.packs[0].elements[k] : at(value, 2 * k);
-            Element& second = Order == PairOrder::apart ? value.packs[1].elements[k] : at(value, 2 * k + 1);
+            Element& first = Places == PairPlaces::apart ? value.packs[0].elements[k] : at(value, 2 * k);
+            Element& second = Places == PairPlaces::apart ? value.packs[1].elements[k] : at(value, 2 * k + 1);
             float a = static_cast<float>(first);
             float b = static_cast<float>(second);
             rotation.rotate(a, b, of_pairs.factors[k]);
@@ -73,7 +64,7 @@ private:
 
     /// The first or the second of the two packs that begin with this pair.
     CELLAR_FUNCTION Pack<Element, N>& pack(std::int64_t i, std::int64_t head, int pair, int which) const {
-        const int second = Order == PairOrder::apart ? rotation.second(pair) : rotation.first(pair) + N;
+        const int second = Places == PairPlaces::apart ? rotation.second(pair) : rotation.first(pair) + N;
         const int d = which == 0 ? rotation.first(pair) : second;
         return *reinterpret_cast<Pack<Element, N>*>(memory + mapping(cells(i), head, d));
     }

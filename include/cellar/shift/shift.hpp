@@ -102,12 +102,24 @@ concept ShiftPolicy =
 
 namespace detail {
 
-/// True if the first elements of pairs [begin, end) are consecutive, and so are the second ones.
+/// How the elements of pairs lie in a head.
+enum class PairPlaces {
+    apart,      ///< the first elements are consecutive, and so are the second ones, as with `Neox`
+    neighbours, ///< pair follows pair, as with `Interleaved`
+    other,
+};
+
+/// Of pairs [begin, end), at least one.
 template <has_pairs R>
-constexpr bool lie_in_two_spans(const R& r, int begin, int end) {
-    for (int pair = begin + 1; pair < end; ++pair)
-        if (r.first(pair) != r.first(pair - 1) + 1 || r.second(pair) != r.second(pair - 1) + 1) return false;
-    return true;
+constexpr PairPlaces pair_places(const R& r, int begin, int end) {
+    bool apart = true;
+    bool neighbours = true;
+    for (int pair = begin; pair < end; ++pair) {
+        const int i = pair - begin;
+        apart = apart && r.first(pair) == r.first(begin) + i && r.second(pair) == r.second(begin) + i;
+        neighbours = neighbours && r.first(pair) == r.first(begin) + 2 * i && r.second(pair) == r.first(pair) + 1;
+    }
+    return apart ? PairPlaces::apart : neighbours ? PairPlaces::neighbours : PairPlaces::other;
 }
 
 /// The smallest head dimension that a rotation fits into: one more than the last element it changes.

@@ -37,24 +37,6 @@ void rotate_pairs(const Mapping& mapping, E* memory, const Rotation& rotation, c
 /// The pairs of a head that are rotated together.
 inline constexpr int max_pairs = 256;
 
-/// How the elements of pairs lie in a head.
-enum class PairPlaces {
-    apart,      ///< the first elements are consecutive, and so are the second ones, as with `Neox`
-    neighbours, ///< pair follows pair, as with `Interleaved`
-    other,
-};
-
-/// Of pairs [begin, end), at least one.
-template <class Rotation>
-PairPlaces pair_places(const Rotation& rotation, int begin, int end) {
-    if (lie_in_two_spans(rotation, begin, end)) return PairPlaces::apart;
-    const int first = rotation.first(begin);
-    for (int i = 0; i < end - begin; ++i)
-        if (rotation.first(begin + i) != first + 2 * i || rotation.second(begin + i) != first + 2 * i + 1)
-            return PairPlaces::other;
-    return PairPlaces::neighbours;
-}
-
 /// Pairs of adjacent heads, `dim` elements apart: pair i < n of a head has the elements first[i] and
 /// second[i], or first[2 * i] and first[2 * i + 1] if they are neighbours.
 template <class E>

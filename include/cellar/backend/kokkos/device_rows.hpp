@@ -84,13 +84,13 @@ void launch_rotate(const ExecutionSpace& space, const Mapping& mapping, E* memor
             launch_elements<Limits, false>("cellar: rotate", space, rotate, count, mapping.heads(),
                                            rotation.pairs() / width);
         };
-        using enum kernel::PairOrder;
+        using enum PairPlaces;
         if (mapping.dim() % width == 0 && kernel::is_aligned_for_packs<width>(memory)) {
-            const auto order = kernel::pair_order<width>(rotation);
-            if (order == apart)
+            const PairPlaces places = kernel::places_in_packs<width>(rotation);
+            if (places == apart)
                 return launch_packs(kernel::RotatePacks<Mapping, E, width, apart, Rotation, Factor>{
                     mapping, memory, rotation, factors, cells});
-            if (order == neighbours)
+            if (places == neighbours)
                 return launch_packs(kernel::RotatePacks<Mapping, E, width, neighbours, Rotation, Factor>{
                     mapping, memory, rotation, factors, cells});
         }
