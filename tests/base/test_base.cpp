@@ -108,6 +108,34 @@ TEST_CASE("a result takes its value with one move, or with one copy of a constan
     CHECK(copied->copies == 1);
 }
 
+TEST_CASE("a result destroys what it holds once, also when another one is assigned to it") {
+    struct Alive {
+        explicit Alive(int* the_count) : count{the_count} { ++*count; }
+        Alive(Alive&& other) noexcept : count{other.count} { ++*count; }
+        Alive(const Alive&) = delete;
+        ~Alive() { --*count; }
+        int* count;
+    };
+    int alive = 0;
+    {
+        Result<Alive> result{Alive{&alive}};
+        CHECK(alive == 1);
+        result = Result<Alive>{Reason::full};
+        CHECK(alive == 0);
+        CHECK(result.error() == Reason::full);
+        result = Result<Alive>{Reason::not_next};
+        CHECK(result.error() == Reason::not_next);
+        result = Result<Alive>{Alive{&alive}};
+        CHECK(alive == 1);
+        result = Result<Alive>{Alive{&alive}};
+        CHECK(alive == 1);
+        const Result<Alive> moved = std::move(result);
+        CHECK(alive == 2);
+        CHECK(moved.has_value());
+    }
+    CHECK(alive == 0);
+}
+
 TEST_CASE("the message of a violation is built only after a failure") {
     int built = 0;
     const auto part = [&] {

@@ -6,7 +6,7 @@
 
 #include <concepts>
 #include <cstdint>
-#include <optional>
+#include <new>
 #include <source_location>
 #include <string>
 #include <type_traits>
@@ -172,36 +172,50 @@ template <class T, class E = Refusal>
 class [[nodiscard]] Result {
     static constexpr bool has_type = !std::is_same_v<T, detail::NoValue>; // else it stands for `void`
     static constexpr bool is_refusal = std::is_same_v<E, Refusal>;
+    static constexpr bool moves_without_fail = std::is_nothrow_move_constructible_v<T>;
+    static_assert(std::is_nothrow_move_constructible_v<E>);
 
 public:
     using value_type = std::conditional_t<has_type, T, void>;
     using error_type = E;
 
     // Two, because nvcc moves no local variable into a parameter that is taken by value.
-    Result(T&& value) : value_{std::move(value)} {}
-    Result(const T& value) requires(std::copy_constructible<T>) : value_{value} {}
+    Result(T&& value) : held_value(std::move(value)), has_value_{true} {}
+    Result(const T& value) requires(std::is_copy_constructible_v<T>) : held_value(value), has_value_{true} {}
     template <class F>
-    Result(detail::Made<F> value) : value_{std::in_place, std::move(value)} {}
-    Result(E error) : error_{std::move(error)}, failed_at_{detail::line_of_failure()} {}
+    Result(detail::Made<F> value) : held_value(value.f()), has_value_{true} {}
+    Result(E error) : held_error(std::move(error)), failed_at_{detail::line_of_failure()} {}
     Result(Reason reason) requires(is_refusal) : Result{Refusal{reason}} {}
 
+    Result(const Result& other) requires(std::is_copy_constructible_v<T>) { take(other); }
+    Result(Result&& other) noexcept(moves_without_fail) requires(std::is_move_constructible_v<T>) {
+        take(std::move(other));
+    }
+    Result& operator=(Result&& other) noexcept requires(moves_without_fail) {
+        if (this == &other) return *this;
+        destroy();
+        take(std::move(other));
+        return *this;
+    }
+    ~Result() { destroy(); }
+
     /// False if the operation was refused or failed: then `error()` says why.
-    bool has_value() const noexcept { return value_.has_value(); }
+    bool has_value() const noexcept { return has_value_; }
     explicit operator bool() const noexcept { return has_value(); }
 
     /// The value. Asking a refused or failed result for it is a violation, which names the operation's line. That of a
     /// temporary result can be moved from, and lives until the end of the statement.
     T& value() & {
         expect_value();
-        return *value_;
+        return held_value;
     }
     const T& value() const& {
         expect_value();
-        return *value_;
+        return held_value;
     }
     T&& value() && CELLAR_LIFETIME_BOUND {
         expect_value();
-        return std::move(*value_);
+        return std::move(held_value);
     }
     T& operator*() & requires(has_type) { return value(); }
     const T& operator*() const& requires(has_type) { return value(); }
@@ -215,11 +229,11 @@ public:
     /// The error. Asking a result that has none for it is a violation.
     const E& error(const std::source_location& where = std::source_location::current()) const& {
         expect_error(where);
-        return error_;
+        return held_error;
     }
     E error(const std::source_location& where = std::source_location::current()) && {
         expect_error(where);
-        return std::move(error_);
+        return std::move(held_error);
     }
 
 private:
@@ -230,7 +244,7 @@ private:
     // Apart, so that asking for a value is inlined as one comparison.
     [[gnu::cold, gnu::noinline]] void say_why_not() const {
         CELLAR_EXPECTS_AT(failed_at_, has_value(), is_refusal ? "a refused" : "a failed",
-                          " result has no value: ", to_string(error_));
+                          " result has no value: ", to_string(held_error));
     }
     void expect_error(const std::source_location& where) const {
         CELLAR_EXPECTS_AT(where, !has_value(), "error() was called on a result ",
@@ -239,8 +253,25 @@ private:
                                        : "without an error");
     }
 
-    std::optional<T> value_;
-    E error_{};
+    // Neither the value nor the error is there.
+    template <class Other>
+    void take(Other&& other) {
+        if (other.has_value_) {
+            ::new (static_cast<void*>(&held_value)) T(std::forward<Other>(other).held_value);
+        } else {
+            ::new (static_cast<void*>(&held_error)) E(std::forward<Other>(other).held_error);
+        }
+        has_value_ = other.has_value_;
+        failed_at_ = other.failed_at_;
+    }
+    void destroy() noexcept { has_value_ ? held_value.~T() : held_error.~E(); }
+
+    // Not a `std::optional`, which takes longer to compile, for each type of value, than the rest of this class.
+    union {
+        T held_value;
+        E held_error;
+    };
+    bool has_value_ = false;
     std::source_location failed_at_;
 };
 
