@@ -22,10 +22,6 @@
 #define CELLAR_VECTOR attention_test::WideVector
 #define CELLAR_TARGET
 #include <cellar/attention/detail/kernels_for_vector.hpp>
-#include <cellar/attention/detail/softmax_for_vector.hpp>
-#undef CELLAR_KERNELS
-#undef CELLAR_VECTOR
-#undef CELLAR_TARGET
 
 namespace test_kernels {
 

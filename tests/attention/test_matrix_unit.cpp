@@ -82,21 +82,16 @@ struct MatricesInMemory {
 
 } // namespace attention_test
 
-#define CELLAR_TARGET
 #define CELLAR_KERNELS vectors_in_memory
 #define CELLAR_VECTOR attention_test::WideVector
+#define CELLAR_TARGET
 #include <cellar/attention/detail/kernels_for_vector.hpp>
-#include <cellar/attention/detail/softmax_for_vector.hpp>
-#undef CELLAR_KERNELS
+
 #define CELLAR_KERNELS kernels_in_memory
-#define CELLAR_VECTORS vectors_in_memory
 #define CELLAR_MATRICES attention_test::MatricesInMemory
+#define CELLAR_VECTORS vectors_in_memory
+#define CELLAR_TARGET
 #include <cellar/attention/detail/kernels_for_matrix_unit.hpp>
-#undef CELLAR_TARGET
-#undef CELLAR_KERNELS
-#undef CELLAR_VECTOR
-#undef CELLAR_VECTORS
-#undef CELLAR_MATRICES
 
 namespace test_matrix_unit {
 

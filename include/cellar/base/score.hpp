@@ -36,8 +36,6 @@ struct OneScore {
 #define CELLAR_SCORE_NAMESPACE one_score
 #define CELLAR_SCORE_FUNCTION CELLAR_FUNCTION inline
 #include <cellar/base/score_of.hpp>
-#undef CELLAR_SCORE_NAMESPACE
-#undef CELLAR_SCORE_FUNCTION
 
 namespace cellar {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // How the product of a query and a key becomes a score. Included for single numbers by score.hpp, and for the
-// vectors of each set of instructions, because a function for these must be compiled for them. Without the macros the
-// file is empty.
+// vectors of each set of instructions, because a function for these must be compiled for them. Without the macros,
+// which it undefines at its end, the file is empty.
 #ifdef CELLAR_SCORE_FUNCTION
 
 namespace cellar::detail::CELLAR_SCORE_NAMESPACE {
@@ -18,5 +18,8 @@ CELLAR_SCORE_FUNCTION typename Numbers::Number score_of(const Numbers& numbers, 
 }
 
 } // namespace cellar::detail::CELLAR_SCORE_NAMESPACE
+
+#undef CELLAR_SCORE_NAMESPACE
+#undef CELLAR_SCORE_FUNCTION
 
 #endif

@@ -112,25 +112,16 @@ struct Avx512ClmulVector {
 #define CELLAR_VECTOR ClmulVector
 #define CELLAR_TARGET "pclmul,sse2"
 #include <cellar/crc/crc32_fold_kernel.hpp>
-#undef CELLAR_FOLD
-#undef CELLAR_VECTOR
-#undef CELLAR_TARGET
 
 #define CELLAR_FOLD fold_avx2
 #define CELLAR_VECTOR Avx2ClmulVector
 #define CELLAR_TARGET "avx2,vpclmulqdq"
 #include <cellar/crc/crc32_fold_kernel.hpp>
-#undef CELLAR_FOLD
-#undef CELLAR_VECTOR
-#undef CELLAR_TARGET
 
 #define CELLAR_FOLD fold_avx512
 #define CELLAR_VECTOR Avx512ClmulVector
 #define CELLAR_TARGET "avx512f,vpclmulqdq"
 #include <cellar/crc/crc32_fold_kernel.hpp>
-#undef CELLAR_FOLD
-#undef CELLAR_VECTOR
-#undef CELLAR_TARGET
 
 #endif
 

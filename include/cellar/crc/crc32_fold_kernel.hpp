@@ -4,7 +4,8 @@
 //   CELLAR_FOLD: the function's name,
 //   CELLAR_VECTOR: the vector's type,
 //   CELLAR_TARGET: the instructions.
-// A template cannot do this: an attribute cannot depend on its arguments. Without these macros the file is empty.
+// A template cannot do this: an attribute cannot depend on its arguments. Without these macros, which it undefines at
+// its end, the file is empty.
 #ifdef CELLAR_FOLD
 
 namespace cellar::detail {
@@ -53,5 +54,9 @@ template <Crc32Copy Copy>
 }
 
 } // namespace cellar::detail
+
+#undef CELLAR_FOLD
+#undef CELLAR_VECTOR
+#undef CELLAR_TARGET
 
 #endif

@@ -67,12 +67,6 @@ template <class Format, class Lookup, class Code, class Factor>
 #define CELLAR_LEVELS BaselineLevels
 #define CELLAR_TARGET
 #include <cellar/attention/detail/kernels_for_codes.hpp>
-#undef CELLAR_KERNELS
-#undef CELLAR_VECTORS
-#undef CELLAR_SUMS
-#undef CELLAR_PRODUCTS
-#undef CELLAR_LEVELS
-#undef CELLAR_TARGET
 
 #ifdef CELLAR_HAS_NEON
 
@@ -83,12 +77,6 @@ template <class Format, class Lookup, class Code, class Factor>
 #define CELLAR_LEVELS BaselineLevels
 #define CELLAR_TARGET
 #include <cellar/attention/detail/kernels_for_codes.hpp>
-#undef CELLAR_KERNELS
-#undef CELLAR_VECTORS
-#undef CELLAR_SUMS
-#undef CELLAR_PRODUCTS
-#undef CELLAR_LEVELS
-#undef CELLAR_TARGET
 
 #endif
 
@@ -101,12 +89,6 @@ template <class Format, class Lookup, class Code, class Factor>
 #define CELLAR_LEVELS Avx2Levels
 #define CELLAR_TARGET CELLAR_AVX2_FMA,
 #include <cellar/attention/detail/kernels_for_codes.hpp>
-#undef CELLAR_KERNELS
-#undef CELLAR_VECTORS
-#undef CELLAR_SUMS
-#undef CELLAR_PRODUCTS
-#undef CELLAR_LEVELS
-#undef CELLAR_TARGET
 
 #define CELLAR_KERNELS vnni_codes
 #define CELLAR_VECTORS avx512_kernels
@@ -116,13 +98,6 @@ template <class Format, class Lookup, class Code, class Factor>
 #define CELLAR_PAIRS
 #define CELLAR_TARGET CELLAR_AVX512_VNNI,
 #include <cellar/attention/detail/kernels_for_codes.hpp>
-#undef CELLAR_KERNELS
-#undef CELLAR_VECTORS
-#undef CELLAR_SUMS
-#undef CELLAR_PRODUCTS
-#undef CELLAR_LEVELS
-#undef CELLAR_PAIRS
-#undef CELLAR_TARGET
 
 #endif
 

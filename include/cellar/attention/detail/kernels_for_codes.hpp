@@ -9,7 +9,7 @@
 //   CELLAR_LEVELS: the type that looks up codes of 4 bits, see levels.hpp,
 //   CELLAR_PAIRS: defined if these have pairs,
 //   CELLAR_TARGET: the attribute that makes the compiler use these instructions, whatever its flags, and a comma.
-// Without these macros the file is empty.
+// Without these macros, which it undefines at its end, the file is empty.
 #ifdef CELLAR_KERNELS
 
 namespace cellar::detail::CELLAR_KERNELS {
@@ -399,5 +399,13 @@ CELLAR_KERNEL void widen_codes(const CodeTile<Code>& tile, int cells, float* to)
 
 #undef CELLAR_INLINE
 #undef CELLAR_KERNEL
+
+#undef CELLAR_KERNELS
+#undef CELLAR_VECTORS
+#undef CELLAR_SUMS
+#undef CELLAR_PRODUCTS
+#undef CELLAR_LEVELS
+#undef CELLAR_PAIRS
+#undef CELLAR_TARGET
 
 #endif

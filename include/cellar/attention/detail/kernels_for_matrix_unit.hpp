@@ -5,7 +5,7 @@
 //   CELLAR_MATRICES: the type of its registers,
 //   CELLAR_VECTORS: the namespace of the kernels for vectors of 16 floats, see kernels_for_vector.hpp,
 //   CELLAR_TARGET: the attribute that makes the compiler use its instructions, whatever its flags.
-// Without these macros the file is empty.
+// Without these macros, which it undefines at its end, the file is empty.
 //
 // A matrix unit multiplies matrices of bfloat16, and adds up floats. So each float becomes a sum of up to three numbers
 // of bfloat16, its pieces. Three of them have all its 24 bits. Products of two pieces that are too small to count for a
@@ -229,5 +229,10 @@ CELLAR_KERNEL void multiply_split(const SplitRows& left, const SplitRows& right,
 #undef CELLAR_KERNEL
 
 } // namespace cellar::detail::CELLAR_KERNELS
+
+#undef CELLAR_KERNELS
+#undef CELLAR_MATRICES
+#undef CELLAR_VECTORS
+#undef CELLAR_TARGET
 
 #endif

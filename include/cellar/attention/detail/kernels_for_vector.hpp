@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The products of attention for one set of instructions. Included once for each, by tile_kernels.hpp, with the macros
-// of simd/operations.hpp. Without these the file is empty.
+// The products of attention for one set of instructions, with its softmax and rotations at the end. Included once for
+// each, by tile_kernels.hpp, with the macros of simd/operations.hpp. Without these, which it undefines at its end, the
+// file is empty.
 #ifdef CELLAR_KERNELS
 
 #include <cellar/simd/operations.hpp>
@@ -301,9 +302,16 @@ CELLAR_KERNEL bool pack_values(HeadRows<E> rows, int cells, std::int64_t dim, fl
     return finite;
 }
 
+} // namespace cellar::detail::CELLAR_KERNELS
+
+#include <cellar/attention/detail/rotation_for_vector.hpp>
+#include <cellar/attention/detail/softmax_for_vector.hpp>
+
 #undef CELLAR_INLINE
 #undef CELLAR_KERNEL
 
-} // namespace cellar::detail::CELLAR_KERNELS
+#undef CELLAR_KERNELS
+#undef CELLAR_VECTOR
+#undef CELLAR_TARGET
 
 #endif

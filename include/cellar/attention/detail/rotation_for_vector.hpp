@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// Rotates rows of floats as attention reads them, for one set of instructions. Included after kernels_for_vector.hpp,
+// Rotates rows of floats as attention reads them, for one set of instructions. Included by kernels_for_vector.hpp,
 // with the same macros. Without them the file is empty.
 #ifdef CELLAR_KERNELS
 
 namespace cellar::detail::CELLAR_KERNELS {
-
-#define CELLAR_INLINE [[CELLAR_TARGET gnu::always_inline]] inline
-#define CELLAR_KERNEL [[CELLAR_TARGET gnu::noinline]] inline
 
 /// The angles of cell `to` of the tile = those of a block + those of a place in it. Lists of a multiple of dim_unit.
 CELLAR_KERNEL void add_angles(const float* block_cosines, const float* block_sines, const float* cosines,
@@ -73,8 +70,5 @@ CELLAR_KERNEL void rotate_rows(float* rows, std::int64_t dim, int count, const R
 }
 
 } // namespace cellar::detail::CELLAR_KERNELS
-
-#undef CELLAR_INLINE
-#undef CELLAR_KERNEL
 
 #endif

@@ -1,19 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The softmax of attention for one set of instructions. Included after kernels_for_vector.hpp, with the same macros.
+// The softmax of attention for one set of instructions. Included by kernels_for_vector.hpp, with the same macros.
 // Without them the file is empty.
 #ifdef CELLAR_KERNELS
 
 #define CELLAR_SCORE_NAMESPACE CELLAR_KERNELS
 #define CELLAR_SCORE_FUNCTION [[CELLAR_TARGET gnu::always_inline]] inline
 #include <cellar/base/score_of.hpp>
-#undef CELLAR_SCORE_NAMESPACE
-#undef CELLAR_SCORE_FUNCTION
 
 namespace cellar::detail::CELLAR_KERNELS {
-
-#define CELLAR_INLINE [[CELLAR_TARGET gnu::always_inline]] inline
-#define CELLAR_KERNEL [[CELLAR_TARGET gnu::noinline]] inline
 
 CELLAR_INLINE Floats select(Ints condition, Floats a, Floats b) {
     return condition ? a : b;
@@ -159,9 +154,6 @@ CELLAR_KERNEL void softmax(const SoftmaxStep& step) {
         step.sums[row] += sum_of<std::size_t{lanes} / 2>(sum);
     }
 }
-
-#undef CELLAR_INLINE
-#undef CELLAR_KERNEL
 
 } // namespace cellar::detail::CELLAR_KERNELS
 

@@ -21,11 +21,6 @@
 #define CELLAR_VECTOR BaselineVector
 #define CELLAR_TARGET
 #include <cellar/attention/detail/kernels_for_vector.hpp>
-#include <cellar/attention/detail/rotation_for_vector.hpp>
-#include <cellar/attention/detail/softmax_for_vector.hpp>
-#undef CELLAR_KERNELS
-#undef CELLAR_VECTOR
-#undef CELLAR_TARGET
 
 #ifdef CELLAR_HAS_X86_VECTORS
 
@@ -33,21 +28,11 @@
 #define CELLAR_VECTOR Avx2Vector
 #define CELLAR_TARGET CELLAR_AVX2_FMA,
 #include <cellar/attention/detail/kernels_for_vector.hpp>
-#include <cellar/attention/detail/rotation_for_vector.hpp>
-#include <cellar/attention/detail/softmax_for_vector.hpp>
-#undef CELLAR_KERNELS
-#undef CELLAR_VECTOR
-#undef CELLAR_TARGET
 
 #define CELLAR_KERNELS avx512_kernels
 #define CELLAR_VECTOR Avx512Vector
 #define CELLAR_TARGET CELLAR_AVX512,
 #include <cellar/attention/detail/kernels_for_vector.hpp>
-#include <cellar/attention/detail/rotation_for_vector.hpp>
-#include <cellar/attention/detail/softmax_for_vector.hpp>
-#undef CELLAR_KERNELS
-#undef CELLAR_VECTOR
-#undef CELLAR_TARGET
 
 #endif
 
@@ -58,10 +43,6 @@
 #define CELLAR_VECTORS avx512_kernels
 #define CELLAR_TARGET CELLAR_AMX,
 #include <cellar/attention/detail/kernels_for_matrix_unit.hpp>
-#undef CELLAR_KERNELS
-#undef CELLAR_MATRICES
-#undef CELLAR_VECTORS
-#undef CELLAR_TARGET
 
 #endif
 
