@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "commands.hpp"
 
+#include "characters.hpp"
 #include "interrupt.hpp"
 #include "saved.hpp"
 
@@ -78,27 +79,25 @@ void Commands::save(const std::string& name) {
 
 void Commands::load(const std::string& name) {
     const std::string file = path(name);
-    Conversation* const before = &conversations_.current();
-    Conversation* const existing = conversations_.find(name);
-    Conversation& c = existing == nullptr ? conversations_.add(name) : *existing;
-    try {
-        chat::load(file, place_.model, c, pool_, model_.vocabulary());
-    } catch (...) {
-        if (existing == nullptr) conversations_.remove_current();
-        conversations_.go_to(*before);
-        throw;
+    const auto read = [&](Conversation& c) { chat::load(file, place_.model, c, pool_, model_.vocabulary()); };
+    if (Conversation* const existing = conversations_.find(name)) {
+        read(*existing);
+        conversations_.go_to(*existing);
+    } else {
+        add(name, read);
     }
-    conversations_.go_to(c);
+    const Conversation& c = conversations_.current();
     out_ << "loaded " << file << ": " << c.turns.size() << " turns, " << c.tokens.size() << " tokens\n";
 }
 
 void Commands::fork(const std::string& name) {
     const Conversation& from = conversations_.current();
-    Conversation& to = conversations_.add(name);
-    to.tokens = from.tokens;
-    to.turns = from.turns;
-    to.begin = from.begin;
-    speaker_.remember(to);
+    add(name, [&](Conversation& to) {
+        to.tokens = from.tokens;
+        to.turns = from.turns;
+        to.begin = from.begin;
+        speaker_.remember(to);
+    });
 }
 
 void Commands::open(const std::string& name) {
@@ -163,14 +162,31 @@ void Commands::help(const std::string&) {
         usage.resize(14, ' ');
         out_ << usage << command.description << '\n';
     }
-    out_ << "Anything else is said to the model. Ctrl-C stops a reply.\n";
+    out_ << "Anything else is said to the model. Ctrl-C stops a reply, and twice ends the program.\n";
 }
 
-Conversation& Commands::begin(const std::string& name) {
+void Commands::begin(const std::string& name) {
+    add(name, [&](Conversation& c) {
+        c.tokens = model_.tokens(place_.opening);
+        speaker_.remember(c);
+    });
+}
+
+/// Adds a conversation, and goes to it. If fill(it) throws, it is gone again.
+template <class F>
+void Commands::add(const std::string& name, F fill) {
+    Conversation* const before = conversations_.all().empty() ? nullptr : &conversations_.current();
     Conversation& c = conversations_.add(name);
-    c.tokens = model_.tokens(place_.opening);
-    speaker_.remember(c);
-    return c;
+    try {
+        fill(c);
+    } catch (...) {
+        pool_.clear(c.text);
+        if (before != nullptr) {
+            conversations_.remove_current();
+            conversations_.go_to(*before);
+        }
+        throw;
+    }
 }
 
 void Commands::expect_turn() {
@@ -180,7 +196,8 @@ void Commands::expect_turn() {
 
 Listener Commands::listener() {
     expect_interrupt();
-    return {.write = [this](const std::string& text) { out_ << text << std::flush; },
+    return {.write = [this, shown = WholeCharacters{}](
+                         const std::string& text) mutable { out_ << shown.add(text) << std::flush; },
             .is_interrupted = was_interrupted};
 }
 

@@ -47,7 +47,9 @@ private:
     void stats(const std::string&);
     void help(const std::string&);
 
-    Conversation& begin(const std::string& name);
+    void begin(const std::string& name);
+    template <class F>
+    void add(const std::string& name, F fill);
     void expect_turn();
     Listener listener();
     void finish(bool complete);

@@ -11,7 +11,7 @@ volatile std::sig_atomic_t interrupted = 0;
 
 void note_interrupt(int) {
     interrupted = 1;
-    std::signal(SIGINT, note_interrupt); // some systems forget it after each signal
+    std::signal(SIGINT, SIG_DFL);
 }
 
 } // namespace
@@ -26,6 +26,7 @@ bool was_interrupted() {
 
 void expect_interrupt() {
     interrupted = 0;
+    catch_interrupts();
 }
 
 } // namespace chat

@@ -3,7 +3,7 @@
 
 namespace chat {
 
-/// From now on, Ctrl-C (SIGINT) does not end the program: `was_interrupted` tells.
+/// The next Ctrl-C (SIGINT) does not end the program: `was_interrupted` tells. One more does.
 void catch_interrupts();
 
 bool was_interrupted();

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <stdexcept>
+#include <utility>
 
 namespace chat {
 
@@ -18,27 +19,51 @@ std::uint64_t mixed(std::uint64_t seed, std::uint64_t a, std::uint64_t b) {
 
 } // namespace
 
+/// What `change` throws leaves the conversation as it was. What it had in the memory is computed again, as far as the
+/// tree does not have it.
+template <class F>
+auto Speaker::all_or_nothing(Conversation& c, F change) {
+    Conversation before = c;
+    try {
+        return change();
+    } catch (...) {
+        c = std::move(before);
+        pool_.clear(c.text);
+        try {
+            remember(c);
+        } catch (const std::runtime_error&) { // then when it is needed next
+        }
+        throw;
+    }
+}
+
 bool Speaker::say(Conversation& c, const std::string& line, const Listener& listener) {
-    Turn turn{.begin = c.begin, .first = static_cast<int>(c.tokens.size())};
-    manner_.say(c.tokens, line);
-    turn.prompt_end = static_cast<int>(c.tokens.size());
-    c.turns.push_back(turn);
-    return reply(c, listener);
+    return all_or_nothing(c, [&] {
+        Turn turn{.begin = c.begin, .first = static_cast<int>(c.tokens.size())};
+        manner_.say(c.tokens, line);
+        turn.prompt_end = static_cast<int>(c.tokens.size());
+        c.turns.push_back(turn);
+        return reply(c, listener);
+    });
 }
 
 bool Speaker::retry(Conversation& c, const Listener& listener) {
-    Turn& turn = c.turns.back();
-    c.cut(turn.prompt_end, turn.begin);
-    ++turn.attempt;
-    pool_.clear(c.text);
-    return reply(c, listener);
+    return all_or_nothing(c, [&] {
+        Turn& turn = c.turns.back();
+        c.cut(turn.prompt_end, turn.begin);
+        ++turn.attempt;
+        pool_.clear(c.text);
+        return reply(c, listener);
+    });
 }
 
 void Speaker::undo(Conversation& c) {
-    c.cut(c.turns.back().first, c.turns.back().begin);
-    c.turns.pop_back();
-    pool_.clear(c.text);
-    remember(c);
+    all_or_nothing(c, [&] {
+        c.cut(c.turns.back().first, c.turns.back().begin);
+        c.turns.pop_back();
+        pool_.clear(c.text);
+        remember(c);
+    });
 }
 
 bool Speaker::reply(Conversation& c, const Listener& listener) {
@@ -88,8 +113,9 @@ const llama::Matrix& Speaker::feed(const Conversation& c, std::span<const int> t
     cellar::Refusal refusal;
     const llama::Matrix* const logits = model_.run({&batch, 1}, refusal);
     if (logits == nullptr) {
+        const bool is_full = refusal == cellar::Reason::full;
         throw std::runtime_error{"the memory refused " + std::to_string(tokens.size())
-                                 + " tokens: " + to_string(refusal)};
+                                 + " tokens: " + to_string(refusal) + (is_full ? "; /close another conversation" : "")};
     }
     work_.computed += static_cast<std::int64_t>(tokens.size());
     return *logits;

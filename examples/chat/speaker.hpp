@@ -37,6 +37,8 @@ public:
     Speaker(llama::TextModel& model, llama::Texts& pool, const Manner& manner, const SpeechOptions& options)
         : model_{model}, pool_{pool}, manner_{manner}, options_{options} {}
 
+    // All of these throw `std::runtime_error` if the memory has no room. The conversation is then as it was.
+
     /// Appends what the user says, as the first part of a turn, and the reply. Returns false if it was interrupted; the
     /// conversation then has a part of the reply.
     bool say(Conversation& c, const std::string& line, const Listener& listener);
@@ -53,6 +55,8 @@ public:
     const Work& work() const { return work_; }
 
 private:
+    template <class F>
+    auto all_or_nothing(Conversation& c, F change);
     bool reply(Conversation& c, const Listener& listener);
     void fit(Conversation& c);
     const llama::Matrix& feed(const Conversation& c, std::span<const int> tokens);

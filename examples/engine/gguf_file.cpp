@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "gguf_file.hpp"
 
+#include "generate/file.hpp"
+
+#include <algorithm>
 #include <cerrno>
 #include <fcntl.h>
+#include <span>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <system_error>
@@ -55,6 +59,19 @@ GgufFile::GgufFile(const std::string& path) : path_{path}, mapped_{path} {
         if (ggml_backend_tensor_alloc(buffer_.get(), t, mapped_.data() + offset) != GGML_STATUS_SUCCESS)
             fail("the tensor " + name + " has no room in the file");
     }
+}
+
+std::string GgufFile::fingerprint() const {
+    constexpr std::size_t sample = 4096; // bytes
+    llama::Fingerprint hash;
+    hash.add({mapped_.data(), std::min(mapped_.size(), gguf_get_data_offset(metadata()))});
+    for (std::int64_t i = 0; i < gguf_get_n_tensors(metadata()); ++i) {
+        const ggml_tensor* const t = tensor(gguf_get_tensor_name(metadata(), i));
+        const std::span bytes{static_cast<const char*>(t->data), ggml_nbytes(t)};
+        hash.add(bytes.first(std::min(sample, bytes.size())));
+        hash.add(bytes.last(std::min(sample, bytes.size())));
+    }
+    return hash.digits();
 }
 
 } // namespace engine

@@ -53,6 +53,9 @@ public:
     /// Null if there is none. Its data are those of the file.
     ggml_tensor* tensor(const std::string& name) const { return ggml_get_tensor(tensors_.get(), name.c_str()); }
 
+    /// Sixteen hexadecimal digits that tell models apart, by all metadata and the first and last bytes of each tensor.
+    std::string fingerprint() const;
+
     [[noreturn]] void fail(const std::string& what) const { throw FileError{path_, what}; }
 
 private:

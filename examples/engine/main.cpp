@@ -2,6 +2,7 @@
 
 // Runs a language model from a GGUF file on ggml, with cellar as its memory: one text, a chat, many users, or beside
 // libllama.
+#include "chat/characters.hpp"
 #include "chat/commands.hpp"
 #include "chat/interrupt.hpp"
 #include "chat/prompt.hpp"
@@ -33,8 +34,10 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <unistd.h>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -68,8 +71,8 @@ struct Options {
 
 const std::map<std::string, engine::Way> ways{{"attend", engine::Way::attend}, {"flash", engine::Way::flash}};
 
-void count(CLI::App& app, const char* name, int& value, const char* description, int least, int most) {
-    app.add_option(name, value, description)->check(CLI::Range(least, most))->capture_default_str();
+CLI::Option* count(CLI::App& app, const char* name, int& value, const char* description, int least, int most) {
+    return app.add_option(name, value, description)->check(CLI::Range(least, most))->capture_default_str();
 }
 
 CLI::App& command(CLI::App& app, Options& o, const char* name, const char* description) {
@@ -86,7 +89,8 @@ void declare_texts(CLI::App& app, Options& o) {
         if (prompt->empty() && file->empty()) throw CLI::RequiredError{"--prompt or --file"};
         o.command = "complete";
     });
-    complete.add_flag("--answer", o.answer, "the text is a question: use the chat template of the file");
+    CLI::Option* const answer =
+        complete.add_flag("--answer", o.answer, "the text is a question: use the chat template of the file");
     complete.add_option("-r,--reverse-prompt", o.stops, "end after these words; may be given several times")
         ->expected(1)
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
@@ -94,7 +98,8 @@ void declare_texts(CLI::App& app, Options& o) {
     chat.add_option("--folder", o.place.folder, "of the files that /save writes")->capture_default_str();
     count(chat, "--conversations", o.place.conversations, "at a time", 1, 62);
     for (CLI::App* const c : {&complete, &chat}) {
-        c->add_option("--system-prompt", o.system, "what the model is told first");
+        CLI::Option* const system = c->add_option("--system-prompt", o.system, "what the model is told first");
+        if (c == &complete) system->needs(answer);
         count(*c, "-n,--predict", o.tokens, "tokens to write at most", 1, 10'000'000);
     }
 }
@@ -139,8 +144,9 @@ void declare(CLI::App& app, Options& o) {
     app.fallthrough();
     app.footer("For example: engine -m model.gguf complete -p \"Once upon a time\"");
     app.add_option("-m,--model", o.model, "a GGUF file of the Llama family")->required();
-    app.add_option("--model-draft", o.draft, "a GGUF file of a smaller model with the same vocabulary, which guesses");
-    count(app, "--draft-max", o.draft_tokens, "tokens that are guessed at a time", 1, 64);
+    CLI::Option* const draft = app.add_option("--model-draft", o.draft,
+                                              "a GGUF file of a smaller model with the same vocabulary, which guesses");
+    count(app, "--draft-max", o.draft_tokens, "tokens that are guessed at a time", 1, 64)->needs(draft);
     count(app, "-t,--threads", o.threads, "that compute", 1, 512);
     app.add_option("-c,--ctx-size", o.memory.limits.context,
                    "tokens of a text; default: 4096, or as many as the model was trained with, if these are fewer");
@@ -192,8 +198,8 @@ void resolve(Options& o, const engine::Model& model, const engine::Model* drafts
     limits.batch = std::min(limits.batch, limits.context / 2);
     limits.cells = limits.context;
     if (o.bytes > 0) limits.cells = engine::cells_for_bytes(model.shape(), o.memory, o.bytes);
-    if (o.command != "complete" || limits.cells >= limits.context) return;
-    // A single text that fills the memory loses its older half, as one that fills its context does.
+    if ((o.command != "complete" && o.command != "chat") || limits.cells >= limits.context) return;
+    // A text that fills the memory loses its older half, as one that fills its context does.
     if (limits.cells < least)
         throw std::runtime_error{std::to_string(o.bytes) + " bytes hold " + std::to_string(limits.cells)
                                  + " tokens, expected at least " + std::to_string(least)};
@@ -250,19 +256,21 @@ void complete(const Options& o, const Parts& p) {
     if (tokens.empty()) throw std::runtime_error{"the prompt is empty, expected a text"};
     engine::Writer writer{p.model, p.memory, 0, o.writer};
     std::string text;
+    chat::WholeCharacters characters;
+    chat::catch_interrupts();
     const engine::Written written = writer.write(tokens, o.tokens, [&](int token) {
         if (vocabulary.ends(token)) return false;
         const std::string piece = vocabulary.text(token);
-        std::cout << piece << std::flush;
+        std::cout << characters.add(piece) << std::flush;
         text += piece;
-        return !is_stopped(text, piece.size(), o.stops);
+        return !is_stopped(text, piece.size(), o.stops) && !chat::was_interrupted();
     });
     std::cout << std::endl;
     report(p, written);
 }
 
 void chat_with(Options& o, const Parts& p) {
-    o.place.model = llama::fingerprint(o.model);
+    o.place.model = p.engine.model().file().fingerprint();
     o.place.colour = isatty(STDOUT_FILENO) != 0;
     const engine::ChatTemplate manner{p.vocabulary, o.system};
     chat::Speaker speaker{
@@ -343,12 +351,26 @@ int run(Options o) {
     } else {
         run_command(o, {engine, vocabulary, words, engine.memory()});
     }
-    return llama::done;
+    constexpr int ended_by_interrupt = 130; // as shells say it
+    return o.command == "complete" && chat::was_interrupted() ? ended_by_interrupt : llama::done;
+}
+
+/// The names of llama.cpp's flags that have one dash and several letters, which CLI11 does not know.
+void use_long_names(int argc, char** argv) {
+    static std::pair<const char*, std::string> names[] = {{"-md", "--model-draft"},
+                                                          {"-ctk", "--cache-type-k"},
+                                                          {"-ctv", "--cache-type-v"},
+                                                          {"-np", "--parallel"},
+                                                          {"-sys", "--system-prompt"}};
+    for (int i = 1; i < argc; ++i)
+        for (auto& [short_name, name] : names)
+            if (std::string_view{argv[i]} == short_name) argv[i] = name.data();
 }
 
 } // namespace
 
 int main(int argc, char** argv) {
+    use_long_names(argc, argv);
     return llama::command("engine", "Runs a model from a GGUF file, with cellar as its memory", argc, argv, declare,
                           run);
 }

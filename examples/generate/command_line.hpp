@@ -24,6 +24,17 @@ inline std::string unsigned_number(const std::string& text) {
     return "'" + text + "', expected a number from 0 to 18446744073709551615";
 }
 
+/// The first argument of one dash and several letters, and how CLI11 reads it: -ngl as the flag -n with the value gl.
+inline std::string several_letters(int argc, char** argv) {
+    const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+    for (int i = 1; i < argc; ++i) {
+        const std::string argument = argv[i];
+        if (argument.size() > 2 && argument[0] == '-' && is_letter(argument[1]) && is_letter(argument[2]))
+            return "; " + argument + " is read as " + argument.substr(0, 2) + ' ' + argument.substr(2);
+    }
+    return {};
+}
+
 /// Reads the flags. Returns the exit status if the program must not go on.
 inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
     try {
@@ -34,6 +45,7 @@ inline std::optional<int> parse(CLI::App& app, int argc, char** argv) {
     } catch (const CLI::ParseError& error) {
         std::string line = error.what();
         for (char& c : line) c = c == '\n' ? ' ' : c;
+        line += several_letters(argc, argv);
         std::cerr << app.get_name() << ": " << line << " (--help lists the flags)\n";
         return wrong_usage;
     }

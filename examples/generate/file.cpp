@@ -3,7 +3,6 @@
 
 #include <cerrno>
 #include <cstddef>
-#include <cstdint>
 #include <fstream>
 #include <ios>
 #include <system_error>
@@ -30,10 +29,14 @@ File read_file(const std::string& path) {
 }
 
 std::string fingerprint(const std::string& path) {
-    std::uint64_t hash = 0xcbf29ce484222325U; // FNV-1a
-    for (const char c : read_file(path).bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+    Fingerprint hash;
+    hash.add(read_file(path).bytes);
+    return hash.digits();
+}
+
+std::string Fingerprint::digits() const {
     std::string digits;
-    for (int shift = 60; shift >= 0; shift -= 4) digits += "0123456789abcdef"[hash >> shift & 15U];
+    for (int shift = 60; shift >= 0; shift -= 4) digits += "0123456789abcdef"[hash_ >> shift & 15U];
     return digits;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <span>
 #include <stdexcept>
@@ -27,7 +28,19 @@ struct File {
 
 File read_file(const std::string& path);
 
-/// Sixteen hexadecimal digits that tell the contents of files apart.
+/// Sixteen hexadecimal digits that tell bytes apart (FNV-1a).
+class Fingerprint {
+public:
+    void add(std::span<const char> bytes) {
+        for (const char c : bytes) hash_ = (hash_ ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
+    }
+    std::string digits() const;
+
+private:
+    std::uint64_t hash_ = 0xcbf29ce484222325U;
+};
+
+/// That of the contents of a file.
 std::string fingerprint(const std::string& path);
 
 /// Reads values from a little-endian file. The address need not be aligned.

@@ -46,6 +46,10 @@ bool has(const std::string& text, const std::string& words) {
     return found;
 }
 
+bool has_ended(const std::string& output) {
+    return output.find("[stopped]") != std::string::npos;
+}
+
 } // namespace
 
 TEST_CASE("chat: wrong flags and lines are refused, and the conversation goes on") {
@@ -160,6 +164,18 @@ TEST_CASE("chat: Ctrl-C stops the reply, not the program") {
     CHECK(WEXITSTATUS(status) == 0);
     CHECK(has(out, "\n[stopped]\nmain: 1 turns, "));
     CHECK(out.ends_with("* main: 0 turns, 0 tokens\n"));
+}
+
+TEST_CASE("chat: a second Ctrl-C ends the program") {
+    Child child{CELLAR_CHAT " --stop '' --tokens 10000000"};
+    child.write("Tell me everything.\n");
+    REQUIRE(child.read(20).size() >= 20);
+    child.signal(SIGINT);
+    for (std::size_t size = 0; !has_ended(child.read(size)); ++size) REQUIRE(child.read(size).size() >= size);
+    child.signal(SIGINT);
+    const int status = child.finish();
+    CHECK(WIFSIGNALED(status));
+    CHECK(WTERMSIG(status) == SIGINT);
 }
 
 TEST_CASE("chat: a program that is killed while it saves leaves a file that can be loaded") {

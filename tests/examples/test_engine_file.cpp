@@ -54,6 +54,26 @@ TEST_CASE("engine: a file that is cut anywhere is refused, with a sentence") {
     CHECK(refusal(folder.path("none")).find(": cannot be opened: ") != std::string::npos);
 }
 
+TEST_CASE("engine: files of different models have different fingerprints") {
+    llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
+    const Scratch folder;
+    const std::string path = folder.path("model.gguf");
+    RandomModel random = random_model("llama");
+    write_gguf(path, random);
+    const std::string first = engine::GgufFile{path}.fingerprint();
+    CHECK(first.size() == 16);
+    CHECK(engine::GgufFile{path}.fingerprint() == first);
+    const std::string whole = content(path);
+    random.seed = 2; // other weights
+    write_gguf(path, random);
+    CHECK(content(path).size() == whole.size());
+    CHECK(engine::GgufFile{path}.fingerprint() != first);
+    random.seed = 1;
+    random.change = [](gguf_context* file) { gguf_set_val_str(file, "general.name", "another"); };
+    write_gguf(path, random);
+    CHECK(engine::GgufFile{path}.fingerprint() != first);
+}
+
 TEST_CASE("engine: files that contradict themselves, or are of unknown models, are refused") {
     llama_log_set([](ggml_log_level, const char*, void*) {}, nullptr);
     const Scratch folder;

@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // The program, with the real model of scripts/engine if it is there.
+#include "child.hpp"
 #include "commands.hpp"
 #include "paths.hpp"
 #include "random_gguf.hpp"
 #include "skip.hpp"
 
 #include <doctest/doctest.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <csignal>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <sys/wait.h>
 
 namespace test_engine_program {
 
@@ -40,6 +44,12 @@ TEST_CASE("engine: wrong arguments, and files that are no models, end the progra
     check_refused(run(engine + path + " --cache-type-v q4_0 complete -p a"), 1,
                   "--cache-type-v is q4_0 with keys of f16");
     check_refused(run(engine + path + " --cache-type-k q5_1 complete -p a"), 2, "--cache-type-k");
+    check_refused(run(engine + path + " -ctk q5_1 complete -p a"), 2, "--cache-type-k");
+    check_refused(run(engine + path + " -ctv q4_0 complete -p a"), 1, "--cache-type-v is q4_0 with keys of f16");
+    check_refused(run(engine + path + " -md /no/such/model complete -p a"), 1, "/no/such/model: cannot be opened");
+    check_refused(run(engine + path + " complete -p a -ngl 99"), 2, "-ngl is read as -n gl");
+    check_refused(run(engine + path + " complete -p a -sys b"), 2, "--system-prompt requires --answer");
+    check_refused(run(engine + path + " --draft-max 3 complete -p a"), 2, "--draft-max requires --model-draft");
     check_refused(run(engine + path + " chat </dev/null"), 1, "no chat template");
     check_refused(run(engine + path + " --model-draft /no/such/model complete --prompt a"), 1,
                   "/no/such/model: cannot be opened");
@@ -94,12 +104,47 @@ TEST_CASE("engine: a text from a file goes on until a word that ends it") {
     CHECK(stopped.size() < whole.size());
 }
 
+TEST_CASE("engine: Ctrl-C ends a text, and the report follows") {
+    if (!std::filesystem::exists(real)) CELLAR_SKIP("there is no ", real, ", which scripts/engine gets");
+    const Scratch folder;
+    Child child{engine + real + " complete -n 10000000 -p 'Once upon a time' 2>" + folder.path("error")};
+    REQUIRE(child.read(30).size() >= 30); // beyond the prompt
+    child.signal(SIGINT);
+    const int status = child.finish();
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 130);
+    CHECK(content(folder.path("error")).find("\nprompt: ") != std::string::npos);
+}
+
+TEST_CASE("engine: a text ends with a whole character") {
+    if (!std::filesystem::exists(real)) CELLAR_SKIP("there is no ", real, ", which scripts/engine gets");
+    for (const int tokens : {1, 2, 3}) { // a fox has three
+        const Outcome o =
+            run(engine + real + " complete -p '🦊🦊🦊🦊🦊🦊🦊🦊' -n " + std::to_string(tokens));
+        CHECK_MESSAGE(o.code == 0, o.error);
+        CHECK_NOTHROW(static_cast<void>(nlohmann::json(o.out).dump())); // throws if it is no UTF-8
+    }
+}
+
 TEST_CASE("engine: a text that fills a small memory loses its older half, and goes on") {
     if (!std::filesystem::exists(real)) CELLAR_SKIP("there is no ", real, ", which scripts/engine gets");
     const Outcome o = run(engine + real + " --bytes 3000000 -b 32 complete -n 150 -p 'Once upon a time'");
     CHECK_MESSAGE(o.code == 0, o.error);
     CHECK_MESSAGE(o.error.find(" 0 shifts") == std::string::npos, o.error);
     CHECK_MESSAGE(o.error.find(" shifts") != std::string::npos, o.error);
+}
+
+TEST_CASE("engine: a conversation that fills a small memory goes on with its newest half") {
+    if (!std::filesystem::exists(real)) CELLAR_SKIP("there is no ", real, ", which scripts/engine gets");
+    const Scratch folder;
+    std::string line; // 256 cells are fewer than three have tokens
+    for (int i = 0; i < 9; ++i) line += "one two three four five six seven eight nine ten ";
+    std::ofstream{folder.path("lines")} << line << '\n' << line << '\n' << line << "\n/list\n";
+    const Outcome o = run(engine + real + " --attention flash --bytes 6000000 -b 16 chat -n 2 --conversations 1 <"
+                          + folder.path("lines"));
+    CHECK(o.code == 0);
+    CHECK_MESSAGE(o.error.empty(), o.error);
+    CHECK_MESSAGE(o.out.find("* main: 3 turns, ") != std::string::npos, o.out);
 }
 
 TEST_CASE("engine: with drafts of the real model, it writes what it writes without, and says how many were right") {
