@@ -77,7 +77,8 @@ template <class Format>
 void encode_and_decode(std::span<float> head) {
     if constexpr (requires { typename Format::scale; }) {
         std::vector<typename Format::unit> units(head.size() / Format::values_per_unit);
-        std::vector<typename Format::scale> scales(1);
+        const int count = cellar::detail::scales_in<Format>(static_cast<int>(head.size()));
+        std::vector<typename Format::scale> scales(static_cast<std::size_t>(count));
         Format::encode(head, units, scales);
         Format::decode(units, scales, head);
     } else if constexpr (requires { typename Format::unit; }) {

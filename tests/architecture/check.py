@@ -68,6 +68,7 @@ NEVER_REACHES = {"backend/eigen.hpp": ["kernel"], "cellar.hpp": ["crc"]}
 # Included several times, with other macros each time, so they have no `#pragma once`.
 REPEATED = {
     "attention/detail/kernels_for_codes.hpp",
+    "attention/detail/kernels_for_columns.hpp",
     "attention/detail/kernels_for_matrix_unit.hpp",
     "attention/detail/kernels_for_vector.hpp",
     "attention/detail/rotation_for_vector.hpp",

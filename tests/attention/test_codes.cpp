@@ -300,6 +300,15 @@ TEST_CASE("formats that come with cellar are multiplied as what they decode to")
     check<StandardV<Rotated<Hadamard<2>, q4_0>, int8_per_head>>({4, 2, 64, 64, 100}, 2);
 }
 
+TEST_CASE("codes of 4 bits are multiplied as they are stored") {
+    check<StandardV<q4_1, iq4_nl>>({4, 4, 64, 96});
+    check<Blocked<nvfp4, 64, Affine<4, 64>>>({8, 1, 64, 128});
+    check<StandardV<mxfp4, q4_1>>({4, 2, 96, 32, 70});
+    check<Blocked<Affine<4, 32>, 16, nvfp4>>({4, 1, 32, 64, 7});
+    check<StandardV<q4_0>>({4, 1, 128, 0});
+    check<StandardV<q4_0>>({4, 1, 96, 0}); // 48 values, one and a half blocks
+}
+
 TEST_CASE("kernels look up codes of 4 bits as formats unpack them, all 16 in each place") {
     const auto check_levels = []<class F>(F) {
         constexpr std::size_t values{F::values_per_unit};
@@ -354,8 +363,8 @@ TEST_CASE("one query that is not a number makes its own results numbers no more"
 }
 
 TEST_CASE("values that integers do not represent are weighted as floats") {
-    for (const float size : {1e-37F, 1e37F}) {
-        Cache<StandardV<CodedHeads>> cache{{.layers = 1, .kv_heads = 1, .head_dim = 32}, {.capacity = 4, .batch = 4}};
+    const auto check_size = []<class F>(F, float size) {
+        Cache<StandardV<F>> cache{{.layers = 1, .kv_heads = 1, .head_dim = 32}, {.capacity = 4, .batch = 4}};
         auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 1}).value();
         const std::vector<float> keys(32, 1.0F);
         const std::vector<float> values(32, size);
@@ -364,8 +373,36 @@ TEST_CASE("values that integers do not represent are weighted as floats") {
         for (const Instructions instructions : all_instructions()) {
             detail::attend_with(instructions, pass, 0, keys, out, {}, CallingThread{});
             CHECK(out[0] / size == doctest::Approx(1).epsilon(1e-2));
+            CHECK(out[31] / size == doctest::Approx(1).epsilon(1e-2));
         }
+    };
+    for (const float size : {0x1p-122F, 0x1p122F}) {
+        check_size(CodedHeads{}, size);
+        check_size(mxfp4{}, size);
     }
+}
+
+TEST_CASE("a scale that is not a number makes the values that it serves numbers no more") {
+    const auto check_format = []<class F>(F, std::size_t group) {
+        Cache<StandardV<F>> cache{{.layers = 1, .kv_heads = 1, .head_dim = 64}, {.capacity = 4, .batch = 4}};
+        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 1}).value();
+        const std::vector<float> keys(64, 1.0F);
+        std::vector<float> values(64, 1.0F);
+        values[1] = std::numeric_limits<float>::quiet_NaN();
+        pass.put(0, keys, values);
+        std::vector<float> out(64);
+        for (const Instructions instructions : all_instructions()) {
+            detail::attend_with(instructions, pass, 0, keys, out, {}, CallingThread{});
+            CHECK(std::isnan(out[1]));
+            CHECK(std::isfinite(out[group]));
+        }
+    };
+    check_format(q8_0{}, 32);
+    check_format(q4_0{}, 32);
+    check_format(iq4_nl{}, 32);
+    check_format(nvfp4{}, 16);
+    check_format(fp8_e4m3{}, 2);
+    check_format(fp8_e5m2{}, 2);
 }
 
 } // namespace test_codes

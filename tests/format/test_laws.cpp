@@ -225,12 +225,13 @@ TEST_CASE("what attention unpacks is what is decoded") {
                     }
                 };
                 if constexpr (StoredHead<F>::two_planes) {
-                    std::vector<float> factors(dim / each);
-                    std::vector<float> offsets(dim / each);
+                    std::vector<typename F::factor> factors(dim / each);
+                    std::vector<typename F::factor> offsets(dim / each);
                     F::unpack(stored.units, stored.scales, codes, factors, offsets);
                     read(factors, offsets);
                     for (std::size_t i = 0; i < dim; ++i)
-                        REQUIRE(std::abs(products[i] - decoded[i]) <= 1e-6F * std::abs(offsets[i / each]));
+                        REQUIRE(std::abs(products[i] - decoded[i])
+                                <= 1e-6F * std::abs(static_cast<float>(offsets[i / each])));
                 } else if constexpr (F::has_offsets) {
                     std::vector<typename F::factor> factors(dim / each);
                     std::vector<typename F::factor> offsets(dim / each);

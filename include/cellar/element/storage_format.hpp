@@ -197,6 +197,14 @@ concept looks_up_codes = unpacks_codes<F> && requires(const typename F::unit& un
     requires sizeof(unit.*F::nibbles) * 2 == F::values_per_unit;
 };
 
+/// A format of numbers of 8 bits without factors: a sign, and one of the magnitudes in `numbers`, as bfloat16.
+template <class F>
+concept looks_up_numbers = unpacks_codes<F> && std::same_as<typename F::unit, std::uint8_t> && requires {
+    F::numbers.upper;
+    requires F::values_per_unit == 1;
+    requires F::values_per_factor == whole_head;
+};
+
 /// The values that one factor serves.
 template <unpacks_codes F>
 constexpr int values_per_factor() {

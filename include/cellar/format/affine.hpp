@@ -14,6 +14,7 @@
 #include <iterator>
 #include <span>
 #include <string_view>
+#include <type_traits>
 
 namespace cellar {
 
@@ -100,6 +101,7 @@ struct Affine : detail::AffineLevels<Bits> {
     using code = std::int8_t;
     static constexpr int values_per_unit = 32;
     static constexpr int values_per_scale = Group;
+    using factor = std::conditional_t<Bits == 8, float, half>;
     static constexpr int values_per_factor = Group;
     static constexpr bool has_offsets = true;
 
@@ -132,20 +134,20 @@ public:
     /// For attention: value i is codes[i] * factors[i / Group] + offsets[i / Group]. Codes of 8 bits are the numbers
     /// less 128.
     [[gnu::always_inline]] static void unpack(std::span<const unit> units, std::span<const scale> scales,
-                                              std::span<code> codes, std::span<float> factors,
-                                              std::span<float> offsets) {
+                                              std::span<code> codes, std::span<factor> factors,
+                                              std::span<factor> offsets) {
         for (std::size_t group = 0; group < scales.size(); ++group)
             for (std::size_t i = group * units_per_group; i < (group + 1) * units_per_group; ++i)
                 Numbers::template unpack<true>(units.data()[i], codes.data() + i * 32);
         unpack_factors(scales, factors.data(), offsets.data());
     }
     /// The same, without the codes.
-    [[gnu::always_inline]] static void unpack_factors(std::span<const scale> scales, float* factors, float* offsets) {
-        constexpr int zero = Bits == 8 ? 128 : 0;
+    [[gnu::always_inline]] static void unpack_factors(std::span<const scale> scales, factor* factors, factor* offsets) {
         for (std::size_t group = 0; group < scales.size(); ++group) {
             const scale& own = scales.data()[group];
-            factors[group] = static_cast<float>(own.scale);
-            offsets[group] = static_cast<float>(own.scale) * zero + static_cast<float>(own.bias);
+            factors[group] = static_cast<factor>(own.scale);
+            offsets[group] = static_cast<factor>(own.bias);
+            if constexpr (Bits == 8) offsets[group] += 128 * factors[group];
         }
     }
 

@@ -75,7 +75,7 @@ struct mxfp4 : detail::InBlocks<mxfp4, detail::Mxfp4Block, 32, float> {
 namespace detail {
 
 template <class Format, bool FourOverSix>
-struct Nvfp4 : InBlocks<Format, Nvfp4Block, 64, float, 16> {
+struct Nvfp4 : InBlocks<Format, Nvfp4Block, 64, HalfOfE4m3, 16> {
     using encoding = ScaledGroups<FourOverSix>;
     static constexpr std::string_view name = "nvfp4";
     static constexpr auto levels = Levels::of(twice_e2m1, 8);
@@ -96,13 +96,13 @@ struct Nvfp4 : InBlocks<Format, Nvfp4Block, 64, float, 16> {
         }
     }
     [[gnu::always_inline]] CELLAR_FUNCTION static void unpack_unit(const Nvfp4Block& block, std::int8_t* codes,
-                                                                   float* factors) {
+                                                                   HalfOfE4m3* factors) {
         for (std::ptrdiff_t group = 0; group < 4; ++group)
             unpack_e2m1<16>(block.numbers + 8 * group, codes + 16 * group);
         factors_of(block, factors);
     }
-    [[gnu::always_inline]] CELLAR_FUNCTION static void factors_of(const Nvfp4Block& block, float* factors) {
-        for (int group = 0; group < 4; ++group) factors[group] = value_of(block.scales[group]) / 2;
+    [[gnu::always_inline]] CELLAR_FUNCTION static void factors_of(const Nvfp4Block& block, HalfOfE4m3* factors) {
+        __builtin_memcpy(factors, block.scales, sizeof(block.scales));
     }
 
 private:

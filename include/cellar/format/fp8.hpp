@@ -7,6 +7,7 @@
 #include <cellar/format/detail/minifloat.hpp>
 #include <cellar/format/detail/numbers.hpp>
 #include <cellar/format/detail/run.hpp>
+#include <cellar/simd/byte_numbers.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -33,7 +34,6 @@ struct Fp8 {
     static constexpr int values_per_unit = 1;
     static constexpr int values_per_factor = whole_head;
     static constexpr bool has_offsets = false;
-
     static void encode(std::span<const float> values, std::span<unit> units) {
         detail::run<Encode>(values.data(), units.data(), std::ssize(values));
     }
@@ -42,7 +42,7 @@ struct Fp8 {
     }
 
     CELLAR_FUNCTION static void encode_unit(const float* value, unit& to) { encode_some<1>(value, &to); }
-    CELLAR_FUNCTION static void decode_unit(const unit& from, float* value) { decode_some<1>(&from, value); }
+    CELLAR_FUNCTION static constexpr void decode_unit(const unit& from, float* value) { decode_some<1>(&from, value); }
 
     /// For attention: value i is codes[i] * factors[0]. The bits of a number are those of a half with another bias.
     [[gnu::always_inline]] static void unpack(std::span<const unit> units, std::span<code> codes,
@@ -75,8 +75,8 @@ private:
         }
     }
     template <int N>
-    [[gnu::always_inline]] CELLAR_FUNCTION static void decode_some(const unit* __restrict from,
-                                                                   float* __restrict values) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static constexpr void decode_some(const unit* __restrict from,
+                                                                             float* __restrict values) {
         for (int k = 0; k < N; ++k) {
             const std::int32_t magnitude = from[k] & 0x7f;
             const std::int32_t special = if_less(last, magnitude, nan_of_float, infinity_of_float);
@@ -108,6 +108,14 @@ private:
                                   CELLAR_ALWAYS_INLINE { decode_some<N>(units + i, values + i); });
         }
     };
+
+public:
+    /// What kernels look up.
+    static constexpr ByteNumbers numbers = ByteNumbers::of([](int magnitude) {
+        float value = 0;
+        Fp8::decode_unit(static_cast<unit>(magnitude), &value);
+        return value;
+    });
 };
 
 } // namespace detail

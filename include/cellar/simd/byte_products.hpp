@@ -6,14 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #if defined(CELLAR_HAS_NEON) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
 
-/// Sums of products of 32 pairs of signed bytes, one type for each kind of instructions. Each has
+/// Sums of products of 32 pairs of signed bytes, one type for each kind of instructions. Each but VnniProducts has
 ///   Vector: whose lanes the sums have,
-///   bias: what is added to a byte of the queries before it is stored,
 ///   codes<N>(from): N bytes of keys, 16 or 32, which several queries are multiplied by, and zeros after them,
 ///   sums(codes, queries): in all lanes together, the sum of the products, exactly. No byte of the queries is -128.
 namespace cellar::detail {
@@ -21,7 +21,6 @@ namespace cellar::detail {
 /// In lanes of 32 bits. On SSE2, and on 64-bit ARM without dot products, compilers multiply numbers of 16 bits.
 struct BaselineProducts {
     using Vector = BaselineVector;
-    static constexpr int bias = 0;
 
     using Bytes = std::int8_t __attribute__((vector_size(8)));
     using Shorts = std::int16_t __attribute__((vector_size(16)));
@@ -74,7 +73,6 @@ private:
 /// The dot products of ARMv8.2 multiply signed bytes.
 struct NeonProducts {
     using Vector = BaselineVector;
-    static constexpr int bias = 0;
 
     using Bytes = std::int8_t __attribute__((vector_size(16)));
     struct Codes {
@@ -138,7 +136,6 @@ struct Avx2Bytes {
 /// AVX2 multiplies unsigned bytes by signed ones: magnitudes by what has the sign of the product.
 struct Avx2Products {
     using Vector = Avx2Vector;
-    static constexpr int bias = 0;
 
     using Bytes = Avx2Bytes::Bytes;
     using Shorts = std::int16_t __attribute__((vector_size(32)));
@@ -168,32 +165,63 @@ struct Avx2Products {
 #undef CELLAR_INLINE
 #define CELLAR_INLINE [[CELLAR_AVX512_VNNI, gnu::always_inline]] static inline
 
-/// The instructions for neural networks multiply unsigned bytes by signed ones, too. Queries are stored 128 larger, and
-/// what that adds is subtracted: the same for all queries.
+/// The instructions for neural networks multiply unsigned bytes by signed ones: codes that a bias made unsigned by
+/// queries, four neighbouring ones of each of 16 cells at a time. What the bias adds is the same for all cells.
 struct VnniProducts {
-    using Vector = Avx2Vector;
-    static constexpr int bias = 128;
-
     using Bytes = Avx2Bytes::Bytes;
-    struct Codes {
-        Bytes bytes;
-        Vector::Ints excess; // -128 times the sums of the bytes
-    };
+    /// Lane c belongs to cell c.
+    using Columns = Avx512Vector::Ints;
 
     static bool is_available() {
         return Avx512Vector::is_available() && static_cast<bool>(__builtin_cpu_supports("avx512vnni"));
     }
 
-    template <int N>
-    CELLAR_INLINE Codes codes(const std::int8_t* from) {
-        Codes codes;
-        codes.bytes = Avx2Bytes::load<N>(from);
-        codes.excess = -add(Vector::Ints{}, Bytes{} - 127 - 1, codes.bytes);
-        return codes;
+    /// The 16 bytes at rows[c] + at of cells c = 0, 1, ..., 15: four of each in to[0], the next four in to[1], ...
+    CELLAR_INLINE void columns(const std::int8_t* const* rows, std::ptrdiff_t at, Columns* to) {
+        const Columns a = every_fourth(rows, at);
+        const Columns b = every_fourth(rows + 1, at);
+        const Columns c = every_fourth(rows + 2, at);
+        const Columns d = every_fourth(rows + 3, at);
+        const Columns ab[2] = {zip<1, 0>(a, b, Lanes{}), zip<1, 1>(a, b, Lanes{})};
+        const Columns cd[2] = {zip<1, 0>(c, d, Lanes{}), zip<1, 1>(c, d, Lanes{})};
+        to[0] = zip<2, 0>(ab[0], cd[0], Lanes{});
+        to[1] = zip<2, 1>(ab[0], cd[0], Lanes{});
+        to[2] = zip<2, 0>(ab[1], cd[1], Lanes{});
+        to[3] = zip<2, 1>(ab[1], cd[1], Lanes{});
     }
-    CELLAR_INLINE Vector::Ints sums(const Codes& codes, const std::int8_t* queries) {
-        const Bytes bytes = Avx2Bytes::load<32>(queries);
-        return add(codes.excess, bytes, codes.bytes);
+    /// Adds the products of unsigned codes and of the same four bytes of a query.
+    CELLAR_INLINE Columns add(Columns sum, Columns codes, const std::int8_t* query) {
+        asm("vpdpbusd %2%{1to16%}, %1, %0"
+            : "+v"(sum)
+            : "v"(codes), "m"(*reinterpret_cast<const std::int8_t(*)[4]>(query)));
+        return sum;
+    }
+
+    /// Words of two rows side by side: lane i of eight has word i of `row`, and above it that of `next`.
+    CELLAR_INLINE Avx2Vector::Ints zip_words(const std::int8_t* row, const std::int8_t* next) {
+        using Words = std::int16_t __attribute__((vector_size(16)));
+        Words a;
+        Words b;
+        std::memcpy(&a, row, sizeof(a));
+        std::memcpy(&b, next, sizeof(b));
+        return reinterpret_cast<Avx2Vector::Ints>(
+            __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
+    }
+    /// Lanes of a and of b in turn.
+    CELLAR_INLINE Columns zip_lanes(Avx2Vector::Ints a, Avx2Vector::Ints b) {
+        return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+    /// Adds the products of two words in each lane.
+    CELLAR_INLINE Avx2Vector::Ints add_words(Avx2Vector::Ints sum, Avx2Vector::Ints a, Avx2Vector::Ints b) {
+        asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+        return sum;
+    }
+    /// The first one in lanes 0 to 3, the second one in the others.
+    CELLAR_INLINE Avx2Vector::Ints broadcast(const std::int32_t* first, const std::int32_t* second) {
+        Avx2Vector::Ints both;
+        asm("vpbroadcastd %1, %0" : "=v"(both) : "m"(*first));
+        asm("vpbroadcastd %1, %0%{%2%}" : "+v"(both) : "m"(*second), "Yk"(std::uint16_t{0xf0}));
+        return both;
     }
 
     /// Sums of products of weights of 16 bits and of codes, of two cells at a time: for elements d of 32, 0 to 7 and 16
@@ -236,9 +264,34 @@ struct VnniProducts {
     }
 
 private:
-    CELLAR_INLINE Vector::Ints add(Vector::Ints sum, Bytes without_sign, Bytes with_sign) {
-        asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(without_sign), "v"(with_sign));
-        return sum;
+    using Lanes = std::make_index_sequence<16>;
+
+    // The bytes of rows 0, 4, 8 and 12.
+    CELLAR_INLINE Columns every_fourth(const std::int8_t* const* rows, std::ptrdiff_t at) {
+        using Row = const std::int8_t(*)[16];
+        Columns all;
+        asm("vbroadcasti32x4 %1, %0" : "=v"(all) : "m"(*reinterpret_cast<Row>(rows[0] + at)));
+        asm("vbroadcasti32x4 %1, %0%{%2%}"
+            : "+v"(all)
+            : "m"(*reinterpret_cast<Row>(rows[4] + at)), "Yk"(std::uint16_t{0xf0}));
+        asm("vbroadcasti32x4 %1, %0%{%2%}"
+            : "+v"(all)
+            : "m"(*reinterpret_cast<Row>(rows[8] + at)), "Yk"(std::uint16_t{0xf00}));
+        asm("vbroadcasti32x4 %1, %0%{%2%}"
+            : "+v"(all)
+            : "m"(*reinterpret_cast<Row>(rows[12] + at)), "Yk"(std::uint16_t{0xf000}));
+        return all;
+    }
+    // Of each four lanes, the first half, or with `Half` = 1 the second one, of a and b, interleaved `Width` at a time.
+    template <int Width, int Half, std::size_t... I>
+    CELLAR_INLINE Columns zip(Columns a, Columns b, std::index_sequence<I...>) {
+        constexpr auto place = [](std::size_t i) {
+            constexpr std::size_t width{Width};
+            const std::size_t in_four = i % 4;
+            return i - in_four + 2 * std::size_t{Half} + in_four / (2 * width) * width + in_four % width
+                   + in_four / width % 2 * 16;
+        };
+        return __builtin_shufflevector(a, b, static_cast<int>(place(I))...);
     }
 };
 

@@ -55,16 +55,19 @@ struct BaselineLevels {
 
 #if defined(CELLAR_HAS_NEON) || defined(CELLAR_HAS_X86_VECTORS)
 
+/// Where value i of 32 is: the byte that has its code in its lower bits, or 16 and the byte that has it in its upper
+/// ones.
+constexpr int place_of_value(int run, std::size_t i) {
+    const int value = static_cast<int>(i);
+    return value / (2 * run) * run + value % run + value / run % 2 * 16;
+}
+
 /// Stores the levels of the lower bits of 16 bytes, and those of the upper bits, in the order of the codes.
 template <int Run, std::size_t... I>
 [[gnu::always_inline]] inline void store_in_order(LevelBytes low, LevelBytes high, std::int8_t* to,
                                                   std::index_sequence<I...>) {
-    constexpr auto place = [](std::size_t i) {
-        constexpr std::size_t run{Run};
-        return i / (2 * run) * run + i % run + (i / run % 2) * 16;
-    };
-    const LevelBytes in_order[2] = {__builtin_shufflevector(low, high, place(I)...),
-                                    __builtin_shufflevector(low, high, place(16 + I)...)};
+    const LevelBytes in_order[2] = {__builtin_shufflevector(low, high, place_of_value(Run, I)...),
+                                    __builtin_shufflevector(low, high, place_of_value(Run, 16 + I)...)};
     std::memcpy(to, in_order, sizeof(in_order));
 }
 
@@ -98,6 +101,61 @@ struct Avx2Levels {
                 return found;
             },
             from, to);
+    }
+};
+
+/// Levels as unsigned bytes: larger by `bias`.
+template <const Levels& Table>
+struct UnsignedLevels {
+private:
+    static constexpr int lowest() {
+        std::int8_t level = 0;
+        for (const std::int8_t own : Table.of_codes) level = own < level ? own : level;
+        return level;
+    }
+    static constexpr bool are_codes() {
+        for (int code = 0; code < 16; ++code)
+            if (Table.of_codes[code] != code + lowest()) return false;
+        return true;
+    }
+    struct Bytes {
+        alignas(64) std::uint8_t of_codes[64] = {}; // once for each 16 bytes of a vector
+
+        constexpr Bytes() {
+            for (int i = 0; i < 64; ++i) of_codes[i] = static_cast<std::uint8_t>(Table.of_codes[i % 16] - lowest());
+        }
+    };
+    static constexpr Bytes bytes{};
+
+public:
+    static constexpr int bias = -lowest();
+
+    /// Those of codes, one in each byte of a vector of 32 or 64 bytes.
+    template <class V>
+    [[CELLAR_AVX512, gnu::always_inline]] static inline V look_up(V codes) {
+        if constexpr (are_codes()) {
+            return codes;
+        } else {
+            V table;
+            V found;
+            std::memcpy(&table, bytes.of_codes, sizeof(table));
+            asm("vpshufb %2, %1, %0" : "=v"(found) : "v"(table), "v"(codes));
+            return found;
+        }
+    }
+
+    /// Values of 16 bytes, from those of the codes in the lower bits of each and those in the upper ones, in order.
+    template <class V>
+    [[CELLAR_AVX512, gnu::always_inline]] static inline void in_order(V lower, V upper, V* to) {
+        in_order(lower, upper, to, std::make_index_sequence<16>{});
+    }
+
+private:
+    template <class V, std::size_t... I>
+    [[CELLAR_AVX512, gnu::always_inline]] static inline void in_order(V lower, V upper, V* to,
+                                                                      std::index_sequence<I...>) {
+        to[0] = __builtin_shufflevector(lower, upper, place_of_value(Table.run, I)...);
+        to[1] = __builtin_shufflevector(lower, upper, place_of_value(Table.run, 16 + I)...);
     }
 };
 #endif

@@ -50,17 +50,17 @@ struct CodeRows {
     }
 };
 
-/// Queries that are rounded to bytes, in steps of their own for each group. `sums`: of the queries before that.
-/// `bytes`: plus the bias of the products; the rows that a kernel takes together are in blocks, [stride / code_unit,
-/// rows, code_unit].
+/// Queries that are rounded to bytes, in steps of their own for each group. The rows that a kernel takes together are
+/// in blocks, [stride / code_unit, rows, code_unit], or as kernels_for_columns.hpp says.
 struct ByteQueries {
     std::int8_t* bytes;
     std::int64_t stride;
-    float* steps; ///< [rows, groups]
-    float* sums;  ///< [rows, groups]
+    float* steps;         ///< [rows, groups]
+    float* sums;          ///< the same, of the queries before they were rounded
+    std::int32_t* totals; ///< the same, of the bytes
 
     ByteQueries from_row(std::int64_t row, std::int64_t groups) const {
-        return {bytes + row * stride, stride, steps + row * groups, sums + row * groups};
+        return {bytes + row * stride, stride, steps + row * groups, sums + row * groups, totals + row * groups};
     }
 };
 

@@ -7,7 +7,7 @@
 //   CELLAR_SUMS: the same, for the vectors of the sums of products,
 //   CELLAR_PRODUCTS: the type of the products, see byte_products.hpp,
 //   CELLAR_LEVELS: the type that looks up codes of 4 bits, see levels.hpp,
-//   CELLAR_PAIRS: defined if these have pairs,
+//   CELLAR_COLUMNS: defined if these multiply columns of cells, see kernels_for_columns.hpp,
 //   CELLAR_TARGET: the attribute that makes the compiler use these instructions, whatever its flags, and a comma.
 // Without these macros, which it undefines at its end, the file is empty.
 #ifdef CELLAR_KERNELS
@@ -25,6 +25,9 @@ using vectors::broadcast;
 using vectors::lanes;
 using vectors::load;
 using vectors::store;
+// One for each lane. Here, because in templates g++ 12 takes `lanes` for no constant.
+using UnsignedBytes = std::uint8_t __attribute__((vector_size(std::size_t{lanes})));
+using Shorts = std::int16_t __attribute__((vector_size(2 * std::size_t{lanes})));
 
 /// Unpacks one head of some cells: codes [cells, stride], with zeros after dim, and factors and offsets [groups,
 /// tile_cells]. `scales`: null without a second plane.
@@ -49,6 +52,15 @@ template <class Factor>
 CELLAR_KERNEL void widen_factors(const Factor* from, std::int64_t groups, float* to) {
     if constexpr (requires { vectors::Vector::load(from); }) {
         for (std::int64_t i = 0; i < groups * tile_cells; i += lanes) store(to + i, load(from + i));
+    } else if constexpr (requires { Factor::shift; }) { // see HalfOfE4m3
+        for (std::int64_t i = 0; i < groups * tile_cells; i += lanes) {
+            UnsignedBytes bytes;
+            std::memcpy(&bytes, from + i, sizeof(bytes));
+            const auto bits = __builtin_convertvector(bytes, vectors::Ints);
+            const Floats number = reinterpret_cast<Floats>((bits & 0x7f) << Factor::shift) * broadcast(Factor::unit);
+            const Floats nan = broadcast(std::numeric_limits<float>::quiet_NaN());
+            store(to + i, bits == Factor::nan ? nan : number);
+        }
     } else {
         for (std::int64_t i = 0; i < groups * tile_cells; ++i) to[i] = static_cast<float>(from[i]);
     }
@@ -67,41 +79,59 @@ CELLAR_INLINE float largest_magnitude(const float* from, std::int64_t n) {
     return __builtin_bit_cast(float, most);
 }
 
-// One group of a query: `wide` elements, to bytes at most half a step away. Returns the step, which is not a number if
-// an element is infinite or not a number.
-CELLAR_INLINE float round_group(const float* from, std::int64_t wide, std::int64_t first, std::int64_t next_block,
-                                std::int8_t* row) {
+// One group of a query: `wide` elements, to bytes at most half a step away. The step is not a number if an element is
+// infinite or not a number.
+struct RoundedGroup {
+    float step;
+    std::int32_t total; // of the bytes
+};
+CELLAR_INLINE RoundedGroup round_group(const float* from, std::int64_t wide, std::int64_t first,
+                                       std::int64_t next_block, std::int8_t* row) {
     using Bytes = std::int8_t __attribute__((vector_size(std::size_t{lanes})));
     constexpr float least = 128 * std::numeric_limits<float>::min();
     const float largest = largest_magnitude(from, wide);
     const bool is_finite = largest <= std::numeric_limits<float>::max();
     const Floats per_step = broadcast(is_finite && largest >= least ? 127 / largest : 0.0F);
+    Floats total{};
     for (std::int64_t d = 0; d < wide; d += lanes) {
         // Adding 1.5 * 2^23 rounds to an integer, which is then in the lower bits.
         const Floats shifted = (is_finite ? load(from + d) : Floats{}) * per_step + broadcast(12582912.0F);
-        const Bytes rounded = __builtin_convertvector(reinterpret_cast<vectors::Ints>(shifted) + Products::bias, Bytes);
+        const Bytes rounded = __builtin_convertvector(reinterpret_cast<vectors::Ints>(shifted), Bytes);
+        total += shifted - broadcast(12582912.0F);
         const std::int64_t at = first + d;
         std::memcpy(row + at / code_unit * next_block + at % code_unit, &rounded, sizeof(rounded));
     }
-    return is_finite ? largest / 127 : std::numeric_limits<float>::quiet_NaN();
+    const float step = is_finite ? largest / 127 : std::numeric_limits<float>::quiet_NaN();
+    return {step, static_cast<std::int32_t>(vectors::sum_of<std::size_t{lanes} / 2>(total))};
 }
 
-/// Queries [rows, dim], with zeros after dim up to a multiple of dim_unit. `together`: as many rows as `dot_codes`
-/// multiplies together, 1, 2 or 4.
-CELLAR_KERNEL void round_queries(const float* q, std::ptrdiff_t stride, int rows, int together, std::int64_t dim,
-                                 std::int64_t group, const ByteQueries& to) {
+// Row r of the queries, to blocks of code_unit bytes.
+CELLAR_INLINE void round_row(const float* q, int r, std::int64_t dim, std::int64_t group, std::int64_t next_block,
+                             std::int8_t* row, const ByteQueries& to) {
     const std::int64_t groups = (dim + group - 1) / group;
-    for (int r = 0; r < rows; ++r)
-        for (std::int64_t g = 0; g < groups; ++g) {
-            const float* const from = q + r * stride + g * group;
-            const std::int64_t wide = padded_dim(std::min(group, dim - g * group));
-            std::int8_t* const row =
-                to.bytes + std::int64_t{r / together} * together * to.stride + r % together * code_unit;
-            to.steps[r * groups + g] = round_group(from, wide, g * group, together * code_unit, row);
-            Floats sum{};
-            for (std::int64_t d = 0; d < wide; d += lanes) sum += load(from + d);
-            to.sums[r * groups + g] = vectors::sum_of<std::size_t{lanes} / 2>(sum);
-        }
+    for (std::int64_t g = 0; g < groups; ++g) {
+        const float* const from = q + g * group;
+        const std::int64_t wide = padded_dim(std::min(group, dim - g * group));
+        const RoundedGroup rounded = round_group(from, wide, g * group, next_block, row);
+        to.steps[r * groups + g] = rounded.step;
+        to.totals[r * groups + g] = rounded.total;
+        Floats sum{};
+        for (std::int64_t d = 0; d < wide; d += lanes) sum += load(from + d);
+        to.sums[r * groups + g] = vectors::sum_of<std::size_t{lanes} / 2>(sum);
+    }
+}
+
+#ifndef CELLAR_COLUMNS
+
+/// Queries [rows, dim], with zeros after dim up to a multiple of dim_unit. `together`: as many rows as `dot_codes`
+/// multiplies together, 1, 2 or 4. `run`: see kernels_for_columns.hpp.
+CELLAR_KERNEL void round_queries(const float* q, std::ptrdiff_t stride, int rows, int together, std::int64_t dim,
+                                 std::int64_t group, int /*run*/, const ByteQueries& to) {
+    for (int r = 0; r < rows; ++r) {
+        std::int8_t* const row =
+            to.bytes + std::int64_t{r / together} * together * to.stride + r % together * code_unit;
+        round_row(q + r * stride, r, dim, group, together * code_unit, row, to);
+    }
 }
 
 CELLAR_INLINE sums::Floats as_floats(sums::Ints sum) {
@@ -216,6 +246,8 @@ CELLAR_KERNEL void dot_codes(const ByteQueries& q, int rows, const CodeTile<std:
     finish_dot(q, rows, keys, cells, scores);
 }
 
+#endif
+
 /// Multiplies scores [rows, tile_cells] by the factors of the cells.
 CELLAR_KERNEL void scale_scores(float* scores, int rows, int cells, const float* factors) {
     for (int r = 0; r < rows; ++r)
@@ -255,7 +287,7 @@ CELLAR_INLINE void add_offsets(const float* weights, int rows, int cells, const 
     }
 }
 
-#ifdef CELLAR_PAIRS
+#ifdef CELLAR_COLUMNS
 
 // Weights of some queries, times the factors of one group, as integers of 16 bits in steps of their own, in pairs of
 // two cells.
@@ -263,22 +295,26 @@ struct RoundedWeights {
     static constexpr std::ptrdiff_t row = tile_cells / 2;
     std::int32_t pairs[4 * row];
     float steps[4];
+    std::int32_t totals[4]; // of the integers, if they are asked for
 };
 
 // `most`: the largest product of a weight and a factor, for each query. Behind the cells, weights and factors are 0.
+template <bool Totals>
 CELLAR_INLINE void round_weights(const float* weights, int rows, int cells, const float* factors, const float* most,
                                  RoundedWeights& to) {
-    using Shorts = std::int16_t __attribute__((vector_size(2 * std::size_t{lanes})));
     constexpr float largest = 32767;
     for (int r = 0; r < rows; ++r) {
         to.steps[r] = most[r] / largest;
         const Floats inverse = broadcast(most[r] == 0 ? 0.0F : largest / most[r]);
+        Floats total{}; // NOLINT(misc-const-correctness): Totals says whether it changes
         for (int c = 0; c < cells; c += lanes) {
             const Floats weight = load(weights + std::ptrdiff_t{r} * tile_cells + c);
             const Floats shifted = weight * (load(factors + c) * inverse) + broadcast(12582912.0F);
             const Shorts rounded = __builtin_convertvector(reinterpret_cast<vectors::Ints>(shifted), Shorts);
             std::memcpy(to.pairs + r * RoundedWeights::row + c / 2, &rounded, sizeof(rounded));
+            if constexpr (Totals) total += shifted - broadcast(12582912.0F);
         }
+        if constexpr (Totals) to.totals[r] = static_cast<std::int32_t>(vectors::sum_of<std::size_t{lanes} / 2>(total));
     }
 }
 
@@ -318,21 +354,27 @@ CELLAR_KERNEL void add_group(const RoundedWeights& weights, int cells, const std
     if (d < width) add_pairs<16>(weights, cells, rows, column + d, out + d, stride, ahead, all);
 }
 
-// One group by integers: `width` values from `column` on. Returns false, and adds nothing, if a factor is not finite,
-// or if products with it are so small that integers are no measure for them.
-CELLAR_INLINE bool add_rounded(const float* weights, const float* largest, int rows, int cells, const float* factors,
-                               const std::int8_t* const* codes, std::int64_t column, std::int64_t width, float* out,
-                               std::ptrdiff_t stride, LinesAhead& ahead) {
+// The largest product of a weight and a factor, for each row. Returns false if a factor is not finite, or if products
+// with it are so small that integers are no measure for them.
+CELLAR_INLINE bool products_fit(const float* largest, int rows, int cells, const float* factors, float* most) {
     const float of_factors = largest_magnitude(factors, cells);
-    float most[max_rows_of_values];
     for (int r = 0; r < rows; ++r) {
         most[r] = largest[r] * of_factors;
         if (!(most[r] < 1e30F) || (most[r] < 1e-30F && most[r] != 0)) return false;
     }
+    return true;
+}
+
+// One group by integers: `width` values from `column` on. Returns false, and adds nothing, if products do not fit.
+CELLAR_INLINE bool add_rounded(const float* weights, const float* largest, int rows, int cells, const float* factors,
+                               const std::int8_t* const* codes, std::int64_t column, std::int64_t width, float* out,
+                               std::ptrdiff_t stride, LinesAhead& ahead) {
+    float most[max_rows_of_values];
+    if (!products_fit(largest, rows, cells, factors, most)) return false;
     RoundedWeights rounded;
     for (int r = 0; r < rows; r += 4) {
         const int some = std::min(rows - r, 4);
-        round_weights(weights + std::ptrdiff_t{r} * tile_cells, some, cells, factors, most + r, rounded);
+        round_weights<false>(weights + std::ptrdiff_t{r} * tile_cells, some, cells, factors, most + r, rounded);
         float* const to = out + r * stride;
         if (some == 1) add_group<1>(rounded, cells, codes, column, width, to, stride, ahead);
         if (some == 2) add_group<2>(rounded, cells, codes, column, width, to, stride, ahead);
@@ -355,7 +397,7 @@ CELLAR_KERNEL void add_codes(const float* weights, int rows, int cells, const Co
     const std::int64_t dim = padded_dim(values.dim);
     constexpr std::int64_t together = std::int64_t{vectors::columns} * lanes;
     LinesAhead ahead{next, (rows + 3) / 4 * std::max<std::int64_t>(1, dim / together) * cells};
-#ifdef CELLAR_PAIRS
+#ifdef CELLAR_COLUMNS
     float largest[max_rows_of_values];
     for (int r = 0; r < rows; ++r) largest[r] = largest_magnitude(weights + std::ptrdiff_t{r} * tile_cells, cells);
 #endif
@@ -363,8 +405,8 @@ CELLAR_KERNEL void add_codes(const float* weights, int rows, int cells, const Co
         const std::int64_t first = g * values.group;
         const std::int64_t width = g + 1 == values.groups ? dim - first : values.group;
         const float* const factors = values.factors + g * tile_cells;
-        bool is_added = false; // NOLINT(misc-const-correctness): CELLAR_PAIRS is not defined for each level
-#ifdef CELLAR_PAIRS
+        bool is_added = false; // NOLINT(misc-const-correctness): CELLAR_COLUMNS is not defined for each level
+#ifdef CELLAR_COLUMNS
         if constexpr (std::is_same_v<Code, std::int8_t>)
             is_added = add_rounded(weights, largest, rows, cells, factors, values.rows, g * values.next_group, width,
                                    out + first, stride, ahead);
@@ -397,6 +439,8 @@ CELLAR_KERNEL void widen_codes(const CodeTile<Code>& tile, int cells, float* to)
 
 } // namespace cellar::detail::CELLAR_KERNELS
 
+#include <cellar/attention/detail/kernels_for_columns.hpp>
+
 #undef CELLAR_INLINE
 #undef CELLAR_KERNEL
 
@@ -405,7 +449,7 @@ CELLAR_KERNEL void widen_codes(const CodeTile<Code>& tile, int cells, float* to)
 #undef CELLAR_SUMS
 #undef CELLAR_PRODUCTS
 #undef CELLAR_LEVELS
-#undef CELLAR_PAIRS
+#undef CELLAR_COLUMNS
 #undef CELLAR_TARGET
 
 #endif

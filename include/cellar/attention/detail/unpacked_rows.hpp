@@ -25,7 +25,7 @@ namespace cellar::detail {
 
 /// Rows in a format that can be unpacked. A tile of one head is unpacked to codes, which stay in the first cache, and
 /// these are multiplied: bytes of keys by queries that are rounded to bytes. Codes that are stored as they are, are
-/// read in place.
+/// read in place, and so are packed ones, of 4 bits or of fp8, if kernels unpack them in registers.
 template <class Store>
     requires unpacks_codes<unrotated_format<typename Store::Format>>
 class TileRows<EncodedRows<Store>> {
@@ -63,6 +63,7 @@ public:
           stride_{padded_codes(source.store->dim())},
           unpacks_{kernels.codes.unpack != nullptr && (!rotates_heads<typename Store::Format> || is_whole(source))},
           in_place_{(stores_codes<Format> || stores_steps<Format>)&&unpacks_ && source.store->dim() % code_unit == 0},
+          packed_{kernels.codes.dot_packed != nullptr && unpacks_ && has_whole_units(source.dim)},
           floats_{arrays.take<float>(tile_cells * wide())},
           codes_{arrays.take<Code>(in_place_ ? 0 : tile_cells * stride_)},
           places_{units_},
@@ -71,9 +72,11 @@ public:
         stored_factors_ = arrays.take<Factor>(factors);
         factors_ = arrays.take<float>(factors);
         scaled_ = arrays.take<float>(std::max<std::int64_t>(4 * all_groups_, max_rows_of_values) * tile_cells);
-        if constexpr (of_bytes) {
-            queries_ = {arrays.take<std::int8_t>(rows * stride_ + code_unit), stride_,
-                        arrays.take<float>(rows * all_groups_), arrays.take<float>(rows * all_groups_)};
+        if constexpr (of_bytes || looks_up_numbers<Format>) {
+            const std::int64_t bytes = of_bytes ? stride_ : 2 * stride_;
+            queries_ = {arrays.take<std::int8_t>(rows * bytes + code_unit), bytes,
+                        arrays.take<float>(rows * all_groups_), arrays.take<float>(rows * all_groups_),
+                        arrays.take<std::int32_t>(rows * all_groups_)};
         }
     }
 
@@ -90,8 +93,9 @@ public:
 
     void start_queries(const float* q, int rows, int rows_of_head) {
         q_ = q;
-        if constexpr (of_bytes)
-            kernels_.codes.round_queries(q, wide(), rows, std::min(rows_of_head, 4), source_.dim, group(), queries_);
+        if (of_bytes || packed_)
+            kernels_.codes.round_queries(q, wide(), rows, std::min(rows_of_head, 4), source_.dim, group(), run(),
+                                         queries_);
     }
 
     void start(const Tile& tile, const Tile* next) {
@@ -102,26 +106,27 @@ public:
     void find(const Tile& tile, int head) {
         next_ = {};
         if (!unpacks_) return read(tile.cells, tile.count, head);
-        unpack(places_.rows(head), scale_places_.rows(head), tile.count);
+        find_codes(places_.rows(head), scale_places_.rows(head), tile.count);
     }
     /// As floats.
     void find_to_pack(const Tile& tile, int head) {
-        find(tile, head);
-        if (unpacks_) widen(tile.count);
+        if (!unpacks_) return read(tile.cells, tile.count, head);
+        widen(places_.rows(head), scale_places_.rows(head), tile.count);
     }
     void find_some(const Cell* cells, int count, int head) {
         next_ = {};
         if (!unpacks_) return read(cells, count, head);
-        for (int i = 0; i < count; ++i) {
-            some_units_[i] = row_of(units_, cells[i], head);
-            if constexpr (has_scale_plane<Format>) some_scales_[i] = row_of(scales_, cells[i], head);
-        }
-        unpack({some_units_, 0}, {some_scales_, 0}, count);
+        list_rows(cells, count, head);
+        find_codes({some_units_, 0}, {some_scales_, 0}, count);
     }
 
     float* read_floats(const Cell* cells, int count, int head) {
-        find_some(cells, count, head);
-        if (unpacks_) widen(count);
+        if (unpacks_) {
+            list_rows(cells, count, head);
+            widen({some_units_, 0}, {some_scales_, 0}, count);
+        } else {
+            read(cells, count, head);
+        }
         undo_rotation(floats_, count);
         return floats_;
     }
@@ -136,8 +141,11 @@ public:
     static void fetch_in(SoftmaxStep&) {}
 
     void dot(int first, int rows, int count, float* scores) const {
-        if constexpr (of_bytes) {
-            CodeTile<Code> keys = tile();
+        if (packed_) {
+            const CodeTile<std::int8_t> keys = tile(packed_pointers_);
+            kernels_.codes.dot_packed(queries_.from_row(first, keys.groups), rows, keys, count, scaled_, scores, next_);
+        } else if constexpr (of_bytes) {
+            CodeTile<Code> keys = tile(code_pointers_);
             if (keys.groups == 1) keys.dim = padded_codes(keys.dim);
             kernels_.codes.dot(queries_.from_row(first, keys.groups), rows, keys, count, scaled_, scores, next_);
         } else {
@@ -152,7 +160,11 @@ public:
         }
     }
     void add_values(const float* weights, int rows, int count, float* out) const {
-        if (unpacks_) return kernels_.codes.add_values(weights, rows, count, tile(), scaled_, out, wide(), next_);
+        if (packed_)
+            return kernels_.codes.add_packed_values(weights, rows, count, tile(packed_pointers_), scaled_, out, wide(),
+                                                    next_);
+        if (unpacks_)
+            return kernels_.codes.add_values(weights, rows, count, tile(code_pointers_), scaled_, out, wide(), next_);
         kernels_.floats.add_values(weights, rows, count, float_rows(), float_rows(), wide(), out, wide());
     }
 
@@ -191,12 +203,26 @@ private:
         }
     }
 
+    // False for values that are the first elements of keys and end within what kernels unpack together.
+    static bool has_whole_units(std::int64_t dim) {
+        return dim % code_unit == 0 && dim % Format::values_per_unit == 0
+               && (values_per_factor<Format>() == whole_head || dim % values_per_factor<Format>() == 0);
+    }
+
+    // Of codes, as kernels read them: see `Levels`. Bytes have a run of 4.
+    int run() const {
+        if constexpr (looks_up_codes<Format>)
+            if (packed_) return Format::levels.run;
+        return 4;
+    }
+
     std::int64_t group() const {
         return values_per_factor<Format>() == whole_head ? source_.dim : values_per_factor<Format>();
     }
 
-    CodeTile<Code> tile() const {
-        return {.rows = code_pointers_.rows,
+    template <class Byte>
+    CodeTile<Byte> tile(const RowPointers<Byte>& rows) const {
+        return {.rows = rows.rows,
                 .factors = factors_,
                 .offsets = has_offsets<Format> ? factors_ + all_groups_ * tile_cells : nullptr,
                 .dim = source_.dim,
@@ -206,6 +232,44 @@ private:
     }
     HeadRows<float> float_rows() const { return {float_pointers_.rows, 0}; }
 
+    void list_rows(const Cell* cells, int count, int head) {
+        for (int i = 0; i < count; ++i) {
+            some_units_[i] = row_of(units_, cells[i], head);
+            if constexpr (has_scale_plane<Format>) some_scales_[i] = row_of(scales_, cells[i], head);
+        }
+    }
+
+    void find_codes(HeadRows<unit_of<Format>> units, HeadRows<scale_of<Format>> scales, int count) {
+        if constexpr (looks_up_codes<Format>) {
+            if (packed_) return find_nibbles(units, scales, count);
+        } else if constexpr (looks_up_numbers<Format>) {
+            if (packed_) return find_numbers(units, count);
+        }
+        unpack(units, scales, count);
+    }
+    void find_numbers(HeadRows<unit_of<Format>> units, int count) {
+        for (int i = 0; i < count; ++i) packed_pointers_.rows[i] = reinterpret_cast<const std::int8_t*>(units[i]);
+        packed_pointers_.repeat_last(count);
+        std::fill_n(factors_, tile_cells, 1.0F);
+    }
+    void find_nibbles(HeadRows<unit_of<Format>> units, HeadRows<scale_of<Format>> scales, int count) {
+        for (int i = 0; i < count; ++i)
+            packed_pointers_.rows[i] = reinterpret_cast<const std::int8_t*>(units[i]->*Format::nibbles);
+        packed_pointers_.repeat_last(count);
+        constexpr int values = values_of_group<Format>(whole_head); // of a unit, or of a scale
+        constexpr std::int64_t factors = factors_in<Format>(values);
+        for (std::int64_t part = 0; part < source_.store->dim() / values; ++part)
+            for (int i = 0; i < count; ++i) {
+                Factor own[std::size_t{2} * factors] = {};
+                unpack_factors<Format>(units[i] + part * (values / Format::values_per_unit),
+                                       has_scale_plane<Format> ? scales[i] + part : nullptr, values, own);
+                Factor* const to = stored_factors_ + part * factors * tile_cells + i;
+                for (std::int64_t f = 0; f < factors; ++f) to[f * tile_cells] = own[f];
+                if constexpr (has_offsets<Format>)
+                    for (std::int64_t f = 0; f < factors; ++f) to[(all_groups_ + f) * tile_cells] = own[factors + f];
+            }
+        widen_factors(count);
+    }
     void unpack(HeadRows<unit_of<Format>> units, HeadRows<scale_of<Format>> scales, int count) {
         if (in_place_) {
             find_in_place(units, scales, count);
@@ -221,13 +285,14 @@ private:
     }
     void find_in_place(HeadRows<unit_of<Format>> units, HeadRows<scale_of<Format>> scales, int count) {
         for (int i = 0; i < count; ++i) {
-            Factor* const to = stored_factors_ + i;
-            if constexpr (stores_steps<Format>) {
-                code_pointers_.rows[i] = units[i]->steps;
-                for (std::int64_t g = 0; g < all_groups_; ++g) to[g * tile_cells] = units[i][g].scale;
-            } else if constexpr (stores_codes<Format>) {
-                code_pointers_.rows[i] = units[i];
-                for (std::int64_t g = 0; g < all_groups_; ++g) to[g * tile_cells] = scales[i][g];
+            if constexpr (stores_steps<Format>) code_pointers_.rows[i] = units[i]->steps;
+            if constexpr (stores_codes<Format>) code_pointers_.rows[i] = units[i];
+        }
+        for (std::int64_t g = 0; g < all_groups_; ++g) {
+            Factor* const to = stored_factors_ + g * tile_cells;
+            for (int i = 0; i < count; ++i) {
+                if constexpr (stores_steps<Format>) to[i] = units[i][g].scale;
+                if constexpr (stores_codes<Format>) to[i] = scales[i][g];
             }
         }
     }
@@ -240,10 +305,11 @@ private:
         kernels_.codes.widen_factors(stored_factors_, rows, factors_);
     }
 
-    void widen(int count) {
+    void widen(HeadRows<unit_of<Format>> units, HeadRows<scale_of<Format>> scales, int count) {
+        unpack(units, scales, count);
         for (int i = 0; i < count; ++i) float_pointers_.rows[i] = floats_ + i * wide();
         float_pointers_.repeat_last(count);
-        kernels_.codes.widen(tile(), count, floats_);
+        kernels_.codes.widen(tile(code_pointers_), count, floats_);
     }
     void read(const Cell* cells, int count, int head) {
         for (int i = 0; i < count; ++i) {
@@ -261,6 +327,7 @@ private:
     std::int64_t stride_;
     bool unpacks_;
     bool in_place_;
+    bool packed_;                      // kernels unpack in registers
     float* floats_;                    // [tile_cells, wide]
     Code* codes_;                      // [tile_cells, stride]
     Factor* stored_factors_ = nullptr; // [groups, tile_cells], and the offsets
@@ -273,6 +340,7 @@ private:
     const unit_of<Format>* some_units_[tile_cells];
     const scale_of<Format>* some_scales_[tile_cells];
     RowPointers<Code> code_pointers_{};
+    RowPointers<std::int8_t> packed_pointers_{};
     RowPointers<float> float_pointers_{};
     FetchedRows next_{};
 };

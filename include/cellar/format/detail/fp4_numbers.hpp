@@ -83,4 +83,18 @@ private:
     static constexpr std::int32_t nan = 0x7f;
 };
 
+/// Half of such a number, which twice an E2M1 is multiplied by. For vectors: the float whose bits are the lower 7 bits,
+/// shifted, times `unit`.
+struct HalfOfE4m3 {
+    static constexpr int shift = 20;
+    static constexpr float unit = 0x1p119F;
+    static constexpr std::int32_t nan = 0x7f;
+
+    std::uint8_t bits;
+
+    [[gnu::always_inline]] CELLAR_FUNCTION explicit operator float() const {
+        return UnsignedE4m3::value_of<float>(std::int32_t{bits}) / 2;
+    }
+};
+
 } // namespace cellar::detail

@@ -33,7 +33,7 @@ struct Minifloat {
     }
 
     template <class Float = float, class Int>
-    [[gnu::always_inline]] CELLAR_FUNCTION static Float value_of(Int magnitude) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static constexpr Float value_of(Int magnitude) {
         // A subnormal lacks the leading one that a float's exponent implies. It is added here and subtracted again.
         const Int bits = magnitude << (23 - FractionBits);
         const Int subnormal = (bits - (1 << 23)) >> 31;
