@@ -56,8 +56,8 @@ struct NibbleColumns {
 
     /// Of the byte with value d of a head.
     static constexpr std::ptrdiff_t place(std::int64_t d) {
-        constexpr std::int64_t values = Format::values_per_unit;
-        return d / values * std::int64_t{sizeof(unit_of<Format>)} + d % values / 2;
+        constexpr std::int64_t of_unit = Format::values_per_unit;
+        return d / of_unit * std::int64_t{sizeof(unit_of<Format>)} + d % of_unit / 2;
     }
     CELLAR_INLINE static std::ptrdiff_t place(const CodeTile<std::int8_t>& keys, std::int64_t group, std::int64_t d) {
         return place(group * keys.group + d);
