@@ -9,7 +9,8 @@
 namespace chat {
 
 /// Text that is shown while it is written. A character of UTF-8 may consist of several tokens: it is shown once it is
-/// whole. Bytes that are no UTF-8 pass as they are, at most three bytes later.
+/// whole. Bytes that are no UTF-8 pass as they are, at most three bytes later. A character that is cut at the end of the
+/// text is not shown.
 class WholeCharacters {
 public:
     /// The bytes of a token. Returns what can be shown now.

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "interrupt.hpp"
 
+#include <atomic>
 #include <csignal>
 
 namespace chat {
 
 namespace {
 
-volatile std::sig_atomic_t interrupted = 0;
+std::atomic<bool> interrupted{false}; // any thread may get the signal
+static_assert(std::atomic<bool>::is_always_lock_free);
 
 void note_interrupt(int) {
-    interrupted = 1;
+    interrupted = true;
     std::signal(SIGINT, SIG_DFL);
 }
 
@@ -21,11 +23,11 @@ void catch_interrupts() {
 }
 
 bool was_interrupted() {
-    return interrupted != 0;
+    return interrupted;
 }
 
 void expect_interrupt() {
-    interrupted = 0;
+    interrupted = false;
     catch_interrupts();
 }
 

@@ -30,6 +30,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -362,9 +363,13 @@ void use_long_names(int argc, char** argv) {
                                                           {"-ctv", "--cache-type-v"},
                                                           {"-np", "--parallel"},
                                                           {"-sys", "--system-prompt"}};
-    for (int i = 1; i < argc; ++i)
+    const std::string_view before_texts[] = {"-p", "--prompt", "-f", "-r", "--system-prompt"};
+    for (int i = 1; i < argc; ++i) {
+        const std::string_view before = argv[i - 1];
+        if (std::find(std::begin(before_texts), std::end(before_texts), before) != std::end(before_texts)) continue;
         for (auto& [short_name, name] : names)
             if (std::string_view{argv[i]} == short_name) argv[i] = name.data();
+    }
 }
 
 } // namespace

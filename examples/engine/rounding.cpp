@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -25,6 +26,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -111,8 +113,10 @@ struct NamedFormat {
     int sinks = 0;
 
     explicit NamedFormat(std::string name) {
-        if (const auto number = taken(name, "residual")) residual = std::stoi(*number);
-        if (const auto number = taken(name, "sinks")) sinks = std::stoi(*number);
+        residual = count(name, "residual");
+        sinks = count(name, "sinks");
+        if (sinks > 0 && residual == 0)
+            throw std::runtime_error{"sinks" + std::to_string(sinks) + " without a residual"};
         if (const auto number = taken(name, "exact"))
             exact = static_cast<int>(number->empty() ? 1 : std::stoi(*number));
         if (const auto number = taken(name, "scaled")) power = number->empty() ? 1 : std::stod(*number);
@@ -121,6 +125,16 @@ struct NamedFormat {
     }
 
 private:
+    // The number behind the word; 0 without the word.
+    static int count(std::string& name, const std::string& word) {
+        const auto number = taken(name, word);
+        if (!number) return 0;
+        int found = 0;
+        const auto [end, error] = std::from_chars(number->data(), number->data() + number->size(), found);
+        if (error != std::errc{} || end != number->data() + number->size() || found < 1)
+            throw std::runtime_error{word + " has the number '" + *number + "', expected 1 or more tokens"};
+        return found;
+    }
     // What lies between the word and a point before a letter, if the name begins with the word. It goes.
     static std::optional<std::string> taken(std::string& name, const std::string& word) {
         if (!name.starts_with(word)) return {};
@@ -278,6 +292,12 @@ Rounding::Rounding(const std::string& keys, const std::string& values, const Sha
         if (values_->name.power != 0) values_->layers[i].factors = factors[i].values;
     }
     const NamedFormat& name = keys_->name;
+    if (values != keys && values_->name.residual > 0)
+        throw std::runtime_error{"a residual is that of keys and values: name it before the format of keys alone"};
+    for (const LayerDescription& layer : shape.memory.layers)
+        if (name.residual > 0 && layer.window > 0)
+            throw std::runtime_error{"a layer has a window of " + std::to_string(layer.window)
+                                     + " tokens, expected none beside a residual"};
     for (int i = 0; i < shape.layers() && name.residual > 0; ++i)
         residuals_.push_back({cellar::SlidingWindow<>{name.residual, {.sinks = name.sinks}},
                               shape.architecture.scaled_queries ? 1.0F : shape.scale(i)});

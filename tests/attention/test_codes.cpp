@@ -18,6 +18,7 @@
 #include <limits>
 #include <random>
 #include <span>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -404,5 +405,68 @@ TEST_CASE("a scale that is not a number makes the values that it serves numbers 
     check_format(fp8_e4m3{}, 2);
     check_format(fp8_e5m2{}, 2);
 }
+
+/// fp8 with a factor for each head.
+struct Scaled : fp8_e4m3 {
+    using scale = float;
+    static constexpr int values_per_scale = whole_head;
+    static constexpr std::string_view name = "scaled";
+
+    static void encode(std::span<const float> values, std::span<unit> units, std::span<scale> scales) {
+        scales[0] = 1000;
+        std::vector<float> divided(values.begin(), values.end());
+        for (float& value : divided) value /= scales[0];
+        fp8_e4m3::encode(divided, units);
+    }
+    static void decode(std::span<const unit> units, std::span<const scale> scales, std::span<float> values) {
+        fp8_e4m3::decode(units, values);
+        for (float& value : values) value *= scales[0];
+    }
+    static void unpack(std::span<const unit> units, std::span<const scale> scales, std::span<code> codes,
+                       std::span<float> factors) {
+        fp8_e4m3::unpack(units, codes, factors);
+        factors[0] *= scales[0];
+    }
+};
+
+/// The result of the last of some tokens whose keys are 1, for one of its values, with each set of instructions.
+template <class Key, class Value, class Check>
+void check_last(const std::vector<float>& values, std::size_t at, Check check) {
+    const auto n = static_cast<int>(values.size() / 64);
+    Cache<StandardV<Key, Value>> cache{{.layers = 1, .kv_heads = 1, .head_dim = 64}, {.capacity = 4, .batch = 4}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, n}).value();
+    const std::vector<float> ones(values.size(), 1.0F);
+    pass.put(0, ones, values);
+    std::vector<float> out(values.size());
+    for (const Instructions instructions : all_instructions()) {
+        CAPTURE(static_cast<int>(instructions));
+        detail::attend_with(instructions, pass, 0, ones, out, {}, CallingThread{});
+        check(out[values.size() - 64 + at]);
+    }
+}
+
+TEST_CASE("a format that adds scales to fp8 is read with its scales") {
+    check_last<Scaled, Scaled>(std::vector<float>(64, 2000.0F), 5,
+                               [](float found) { CHECK(found == doctest::Approx(2000).epsilon(0.01)); });
+}
+
+TEST_CASE("an infinity in the last of an odd number of cells stays one") {
+    using Special = Fp8E5m2<Overflow::is_special>;
+    for (const std::size_t cells : {1, 2, 3}) {
+        std::vector<float> values(cells * 64, 1.0F);
+        values[(cells - 1) * 64 + 5] = std::numeric_limits<float>::infinity();
+        check_last<Special, Special>(values, 5,
+                                     [](float found) { CHECK(found == std::numeric_limits<float>::infinity()); });
+    }
+}
+
+#ifdef CELLAR_HAS_X86_VECTORS
+TEST_CASE("small scales of nvfp4 count also where denormal floats are taken for zeros") {
+    const unsigned before = __builtin_ia32_stmxcsr();
+    __builtin_ia32_ldmxcsr(before | 0x8040);
+    check_last<nvfp4, nvfp4>(std::vector<float>(64, 0.04F), 5, [](float found) { CHECK(found > 0.03F); });
+    __builtin_ia32_ldmxcsr(before);
+}
+#endif
 
 } // namespace test_codes

@@ -236,7 +236,7 @@ private:
         // Two of them may have been rounded up.
         constexpr double product = 1.1 * dim;
         // Codes are multiplied by queries and weights of few bits, where there are few.
-        constexpr double coarse = std::is_same_v<typename Older::layout_type, StandardV<q4_0>> ? 0.03 : 0;
+        constexpr double coarse = Element<typename Older::layout_type::key_format> ? 0 : 0.03;
         const double allowed = bound(dim, product, product, 0.2 * 2000, 1.1, 2000) + coarse;
         for (const detail::Instructions instructions : attention_test::instructions()) {
             Floats found(q.size(), not_a_number), found_sums(sums.size(), not_a_number);
@@ -538,6 +538,38 @@ TEST_CASE("a reserved pass with a residual gives zeros") {
     Floats out(std::size_t{5} * 4 * dim, not_a_number);
     attend_residual(older, newer, 0, Floats(out.size(), 1), out);
     CHECK(out == Floats(out.size(), 0));
+}
+
+TEST_CASE("a pass without tokens needs no heads, with a residual") {
+    Same same{3};
+    auto older = same.older.begin(Sequence{0}, 0).value();
+    auto newer = same.newer.begin(Sequence{0}, 0).value();
+    Floats none, sums(4);
+    attend_residual(older, newer, 0, none, none, {.log_sum_exp = contiguous_view(sums.data(), 0, 4)});
+    CHECK(sums == Floats(4));
+}
+
+TEST_CASE("attend_residual: passes of batches with other parents or groups are violations") {
+    Same same{3};
+    const std::vector<Sequence> sequences(4, Sequence{0});
+    Floats out(std::size_t{4} * 4 * dim);
+    const auto message = [&](const Batch& batch, const Batch& other) {
+        auto older = same.older.begin(batch).value();
+        auto newer = same.newer.begin(other).value();
+        const Floats rows(std::size_t{4} * 2 * dim);
+        older.put(0, rows, rows);
+        newer.put(0, rows, rows);
+        return violation_of([&] { attend_residual(older, newer, 0, Floats(out.size()), out); });
+    };
+    const std::vector<Position> branches{Position{0}, Position{1}, Position{1}, Position{2}};
+    const std::vector<std::int32_t> one{-1, 0, 0, 1}, two{-1, 0, 0, 2};
+    CHECK(message({branches, sequences, {}, {}, one}, {branches, sequences, {}, {}, two})
+          == "attend_residual: the tokens of the residual have other parents than those of the other pass");
+    const std::vector<Position> line{Position{0}, Position{1}, Position{2}, Position{3}};
+    const std::vector<std::int32_t> groups{-1, 1, 1, -1};
+    CHECK(message({line, sequences, groups}, {line, sequences})
+          == "attend_residual: token 1 sees positions up to 2 in the residual, expected 3: the passes have different "
+             "groups");
 }
 
 TEST_CASE("attend_residual: violations") {

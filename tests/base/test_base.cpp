@@ -10,12 +10,14 @@
 
 #include <doctest/doctest.h>
 
+#include <concepts>
 #include <csignal>
 #include <cstdint>
 #include <memory>
 #include <numeric>
 #include <string>
 #include <sys/wait.h>
+#include <type_traits>
 #include <unistd.h>
 #include <unordered_map>
 #include <unordered_set>
@@ -134,6 +136,22 @@ TEST_CASE("a result destroys what it holds once, also when another one is assign
         CHECK(moved.has_value());
     }
     CHECK(alive == 0);
+}
+
+TEST_CASE("a result is as copyable and movable as its value") {
+    static_assert(std::copyable<Result<int>> && std::copyable<Result<void>>);
+    static_assert(std::movable<Result<std::unique_ptr<int>>>);
+    static_assert(!std::is_copy_constructible_v<Result<std::unique_ptr<int>>>);
+    static_assert(std::is_copy_constructible_v<Result<const int>>);
+    const Result<std::string> text{std::string{"a text that is too long to lie within a string"}};
+    Result<std::string> result{Reason::full};
+    result = text;
+    CHECK(*result == *text);
+    const Result<std::string>& same = result;
+    result = same;
+    CHECK(*result == *text);
+    result = Result<std::string>{Reason::not_next};
+    CHECK(result.error() == Reason::not_next);
 }
 
 TEST_CASE("the message of a violation is built only after a failure") {

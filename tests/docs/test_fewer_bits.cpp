@@ -132,8 +132,8 @@ std::string table() {
            + row<q8_0>("q8_0", "blocks.hpp", "a / 254", "bytes, a scale for 32 values")
            + row<int8_per_head>("int8_per_head", "int8.hpp", "a / 253",
                                 "bytes, a scale for a head in a plane of its own")
-           + row<fp8_e4m3>("fp8_e4m3", "fp8.hpp", "x / 16", "floats of 8 bits, up to 448, no scale")
-           + row<fp8_e5m2>("fp8_e5m2", "fp8.hpp", "x / 8", "floats of 8 bits, up to 57344, no scale")
+           + row<fp8_e4m3>("fp8_e4m3", "fp8.hpp", "x / 16, or 2^-10", "floats of 8 bits, up to 448, no scale")
+           + row<fp8_e5m2>("fp8_e5m2", "fp8.hpp", "x / 8, or 2^-17", "floats of 8 bits, up to 57344, no scale")
            + row<Affine<8>>("Affine<8>", "affine.hpp", "r / 255", "MLX's 8 bits, scale and bias for 64 values")
            + row<Affine<6>>("Affine<6>", "affine.hpp", "r / 63", "6 bits, the same")
            + row<q5_1>("q5_1", "blocks.hpp", "r / 62", "5 bits, scale and minimum for 32 values")

@@ -66,6 +66,7 @@ void attend_residual_with(Instructions instructions, Pass& pass, Residual& resid
     if constexpr (!on_device) {
         expect_equal_shapes(older.shape(layer), newer.shape(layer), layer);
         const auto given = checked_call(newer.shape(layer), newer.tokens(), queries, results, options);
+        if (newer.tokens() == 0) return;
         const ResidualParts parts = residual_parts(older.memory().parts, given.out, options.log_sum_exp);
         AttentionOptions own = options;
         own.log_sum_exp = parts.newer.log_sum_exp;
@@ -90,7 +91,7 @@ void attend_residual_with(Instructions instructions, Pass& pass, Residual& resid
 ///   was put in both. They may be members of a hybrid: docs/how-to/store-in-fewer-bits.md.
 /// - `q`, `out`, `options`, `threads`: as for `attend`. `options.log_sum_exp` is that of both memories together.
 ///
-/// Violations: those of `attend`; passes with different tokens; layers with different heads; a residual whose window
+/// Violations: those of `attend`; passes of different batches; layers with different heads; a residual whose window
 /// has fewer sinks than that of the other memory, but not none.
 ///
 /// What the residual's window shows must be there, so leave its `CacheLimits::positions` at `consecutive`.

@@ -6,7 +6,7 @@
 
 #include <concepts>
 #include <cstdint>
-#include <new>
+#include <memory>
 #include <source_location>
 #include <string>
 #include <type_traits>
@@ -167,7 +167,8 @@ inline std::source_location line_of_failure(const std::source_location& where = 
 } // namespace detail
 
 /// A value, or the error that explains its absence: a `Refusal` of a memory, a `FileError`, an `mpi::MpiError`. The
-/// member functions have the names of `std::expected`, which C++20 lacks. `to_string(error)` is its text.
+/// member functions have the names of `std::expected`, which C++20 lacks. `to_string(error)` is its text. It can be
+/// copied if the value can, and be assigned if moving the value throws nothing.
 template <class T, class E = Refusal>
 class [[nodiscard]] Result {
     static constexpr bool has_type = !std::is_same_v<T, detail::NoValue>; // else it stands for `void`
@@ -190,6 +191,9 @@ public:
     Result(const Result& other) requires(std::is_copy_constructible_v<T>) { take(other); }
     Result(Result&& other) noexcept(moves_without_fail) requires(std::is_move_constructible_v<T>) {
         take(std::move(other));
+    }
+    Result& operator=(const Result& other) requires(moves_without_fail&& std::is_copy_constructible_v<T>) {
+        return *this = Result{other};
     }
     Result& operator=(Result&& other) noexcept requires(moves_without_fail) {
         if (this == &other) return *this;
@@ -257,9 +261,9 @@ private:
     template <class Other>
     void take(Other&& other) {
         if (other.has_value_) {
-            ::new (static_cast<void*>(&held_value)) T(std::forward<Other>(other).held_value);
+            std::construct_at(std::addressof(held_value), std::forward<Other>(other).held_value);
         } else {
-            ::new (static_cast<void*>(&held_error)) E(std::forward<Other>(other).held_error);
+            std::construct_at(std::addressof(held_error), std::forward<Other>(other).held_error);
         }
         has_value_ = other.has_value_;
         failed_at_ = other.failed_at_;

@@ -203,6 +203,7 @@ concept looks_up_numbers = unpacks_codes<F> && std::same_as<typename F::unit, st
     F::numbers.upper;
     requires F::values_per_unit == 1;
     requires F::values_per_factor == whole_head;
+    requires !has_second_plane<F>;
 };
 
 /// The values that one factor serves.

@@ -13,8 +13,8 @@ namespace cellar {
 
 /// A view of a range of cells in memory that is [blocks, heads, BlockCells, dim], indexed (cell, head, d). It does not
 /// own the memory, is trivially copyable, and is usable in device code. It has `rank()`, `extent(r)` and `size()` as
-/// `StridedView`, but no strides, because cells of different blocks have no common one: `rows` and `whole_blocks` return
-/// the strided views that exist.
+/// `StridedView`, but no strides, because cells of different blocks have no common one: `rows` and `whole_blocks`
+/// return the strided views that exist.
 template <class T, std::int32_t BlockCells>
 struct BlockedView {
     using element_type = T;

@@ -111,8 +111,9 @@ namespace cellar::serve {
 /// - `sequences()`, `batch()`, optional: how many it has, and the most tokens of a batch. Limits of a scheduler that
 ///   exceed them are a violation.
 /// - `room()`, optional: a number (`std::int64_t`) that is larger after cells became free. A scheduler asks for it in
-///   each step, and looks again whether the oldest request that waits can run once it has grown. Without it, it looks
-///   when a request ends, is put back, forgets tokens or is kept.
+///   each step, and looks again whether the oldest request that waits can run once it has grown. Without it, and after
+///   what `room()` does not count, it looks when a request ends, is put back, forgets tokens or is kept. `TreeMemory`
+///   and `PlainMemory` add up the cells of all members, with those of pinned prefixes.
 /// - `begin(batch)`, unless `Scheduler::begin` is called with a function.
 // clang-format off
 template <class M>

@@ -57,7 +57,10 @@ CELLAR_KERNEL void widen_factors(const Factor* from, std::int64_t groups, float*
             UnsignedBytes bytes;
             std::memcpy(&bytes, from + i, sizeof(bytes));
             const auto bits = __builtin_convertvector(bytes, vectors::Ints);
-            const Floats number = reinterpret_cast<Floats>((bits & 0x7f) << Factor::shift) * broadcast(Factor::unit);
+            const auto magnitude = bits & 0x7f;
+            const Floats normal = reinterpret_cast<Floats>((magnitude << Factor::shift) + Factor::exponent);
+            const Floats subnormal = __builtin_convertvector(magnitude, Floats) * broadcast(Factor::least);
+            const Floats number = magnitude < Factor::first_normal ? subnormal : normal;
             const Floats nan = broadcast(std::numeric_limits<float>::quiet_NaN());
             store(to + i, bits == Factor::nan ? nan : number);
         }
@@ -309,7 +312,8 @@ CELLAR_INLINE void round_weights(const float* weights, int rows, int cells, cons
         Floats total{}; // NOLINT(misc-const-correctness): Totals says whether it changes
         for (int c = 0; c < cells; c += lanes) {
             const Floats weight = load(weights + std::ptrdiff_t{r} * tile_cells + c);
-            const Floats shifted = weight * (load(factors + c) * inverse) + broadcast(12582912.0F);
+            // In this order, because a factor times `inverse` may be too large for a float.
+            const Floats shifted = weight * load(factors + c) * inverse + broadcast(12582912.0F);
             const Shorts rounded = __builtin_convertvector(reinterpret_cast<vectors::Ints>(shifted), Shorts);
             std::memcpy(to.pairs + r * RoundedWeights::row + c / 2, &rounded, sizeof(rounded));
             if constexpr (Totals) total += shifted - broadcast(12582912.0F);

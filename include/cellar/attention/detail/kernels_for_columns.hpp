@@ -42,6 +42,11 @@ private:
 /// Codes of 4 bits. Steps 2 i and 2 i + 1 are those in the lower and in the upper bits of bytes 4 i to 4 i + 3 of 16.
 template <class Format>
 struct NibbleColumns {
+    static_assert(Format::values_per_unit % 32 == 0
+                      && (values_per_factor<Format>() % 32 == 0
+                          || (values_per_factor<Format>() == 16 && Format::levels.run <= 8)),
+                  "a format with `levels`: expected units of 32 values or a multiple, and a factor for as many, or for "
+                  "16 in runs of 8");
     using Lookup = UnsignedLevels<Format::levels>;
     static constexpr int bias = Lookup::bias;
     static constexpr int values = 32;
@@ -404,11 +409,13 @@ CELLAR_INLINE void add_some_numbers(const std::int32_t* pairs, int cells, const 
                                     std::int64_t d, float* out, std::ptrdiff_t stride, LinesAhead& ahead,
                                     std::index_sequence<Row...>) {
     constexpr std::ptrdiff_t row = tile_cells / 2;
+    static constexpr std::int8_t zeros[32] = {}; // beside the last of an odd number of cells
     Floats all[2 * sizeof...(Row)] = {};
     for (int c = 0; c < cells; c += 2) {
         ahead.step();
         Columns numbers[2];
-        Bfloat16Products::zip<Format::numbers>(rows[c] + d, rows[c + 1] + d, numbers[0], numbers[1]);
+        const std::int8_t* const next = c + 1 < cells ? rows[c + 1] + d : zeros;
+        Bfloat16Products::zip<Format::numbers>(rows[c] + d, next, numbers[0], numbers[1]);
         (add_pair_of_numbers(numbers, pairs + std::ptrdiff_t{Row} * row + c / 2, all + 2 * Row), ...);
     }
     (add_in_order(all + 2 * Row, out + std::ptrdiff_t{Row} * stride), ...);

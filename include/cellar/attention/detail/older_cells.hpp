@@ -23,12 +23,19 @@ public:
                        older.tokens(), " of the other pass");
         CELLAR_EXPECTS(newer.sinks() == 0 || newer.sinks() >= older.sinks(), "attend_residual: the residual has ",
                        newer.sinks(), " sinks, expected none, or at least the ", older.sinks(), " of the other memory");
-        for (std::int32_t token = 0; token < older.tokens() && !older.is_reserved(); ++token)
+        if (older.is_reserved()) return;
+        CELLAR_EXPECTS(std::ranges::equal(older.parents(), newer.parents()),
+                       "attend_residual: the tokens of the residual have other parents than those of the other pass");
+        for (std::int32_t token = 0; token < older.tokens(); ++token) {
             CELLAR_EXPECTS(older.position(token) == newer.position(token)
                                && older.sequence(token) == newer.sequence(token),
                            "attend_residual: token ", token, " is at position ", newer.position(token).value,
                            " of sequence ", newer.sequence(token).value, " in the residual, expected position ",
                            older.position(token).value, " of sequence ", older.sequence(token).value);
+            CELLAR_EXPECTS(older.visible(token).to == newer.visible(token).to, "attend_residual: token ", token,
+                           " sees positions up to ", newer.visible(token).to, " in the residual, expected ",
+                           older.visible(token).to, ": the passes have different groups");
+        }
     }
 
     std::int32_t sinks() const { return newer_.sinks() == 0 ? Older::sinks() : 0; }

@@ -84,10 +84,13 @@ private:
 };
 
 /// Half of such a number, which twice an E2M1 is multiplied by. For vectors: the float whose bits are the lower 7 bits,
-/// shifted, times `unit`.
+/// shifted, plus `exponent`; below `first_normal`, the bits times `least`. So there are no denormal floats, which a
+/// program may have set to be taken for zeros.
 struct HalfOfE4m3 {
     static constexpr int shift = 20;
-    static constexpr float unit = 0x1p119F;
+    static constexpr std::int32_t exponent = 119 << 23;
+    static constexpr std::int32_t first_normal = 8;
+    static constexpr float least = 0x1p-10F;
     static constexpr std::int32_t nan = 0x7f;
 
     std::uint8_t bits;

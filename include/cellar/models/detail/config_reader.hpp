@@ -62,7 +62,11 @@ public:
     }
 
 private:
-    bool has_any(const std::string& at) const { return keys_.has(at + "rope_theta") || keys_.has(at + "rope_type"); }
+    bool has_any(const std::string& at) const {
+        for (const char* key : {"rope_theta", "rope_type", "type", "factor", "long_factor", "partial_rotary_factor"})
+            if (keys_.has(at + key)) return true;
+        return false;
+    }
 
     std::string type() {
         const bool is_scaled = keys_.has(at_ + "factor") || keys_.has(at_ + "long_factor");

@@ -607,7 +607,7 @@ private:
         }
         if (parts.head) keep(upper, *std::move(parts.head));
         if (is_split) settle(lower);
-        weigh(lower);
+        if (lower.snapshot) weigh(lower);
         return upper;
     }
 
