@@ -210,7 +210,7 @@ CELLAR_INLINE void dot_columns(const ByteQueries& q, const CodeTile<std::int8_t>
     const std::int64_t of_groups = padded_dim(keys.group) * std::int64_t{sizeof...(Group)};
     const std::int8_t* query = q.bytes;
     Floats sums[r] = {};
-    for (std::int64_t g = 0; g < keys.groups; g += sizeof...(Group)) {
+    for (std::int64_t g = 0; g < keys.groups; g += std::int64_t{sizeof...(Group)}) {
         typename Codes::Sums of_group[r * sizeof...(Group)];
         (start_group<Codes>(q, keys.groups, g + std::int64_t{Group}, of_group + Group * r, rows), ...);
         for (std::int64_t d = 0; d < of_groups; d += values) {
@@ -334,7 +334,7 @@ CELLAR_INLINE bool add_rounded_nibbles(const float* weights, const float* larges
                                        const float* factors, const std::int8_t* const* codes, std::int64_t first,
                                        std::int64_t width, float* out, std::ptrdiff_t stride, LinesAhead& ahead) {
     constexpr int groups = NibbleColumns<Format>::steps / NibbleColumns<Format>::steps_of_group;
-    float most[groups][max_rows_of_values];
+    float most[std::size_t{groups}][max_rows_of_values];
     for (int g = 0; g < groups; ++g)
         if (!products_fit(largest, rows, cells, factors + std::ptrdiff_t{g} * tile_cells, most[g])) return false;
     RoundedWeights rounded[std::size_t{groups}];
