@@ -252,6 +252,8 @@ TEST_CASE("configurations that contradict themselves are refused with a sentence
         {{{"rope_scaling", {{"rope_type", 3}}}}, "'rope_scaling.rope_type' is 3, expected a text"},
         {{{"rope_scaling", "yarn"}}, "'rope_scaling' is 'yarn', expected an object"},
         {{{"rope_parameters", {1.0, 2.0}}}, "'rope_parameters' is a list, expected an object"},
+        {{{"rope_parameters", {{"type", "spiral"}, {"factor", 8}}}},
+         "rotary positions are scaled by 'spiral', expected 'default', 'linear', 'llama3', 'yarn' or 'longrope'"},
         {{{"partial_rotary_factor", 1.5}}, "'partial_rotary_factor' is 1.500000, expected at most 1"},
         {{{"layer_types", {"full_attention"}}}, "'num_hidden_layers' is 32, and 1 layer types are listed"},
         {{{"layer_types", {1, 2}}}, "'layer_types' is a list, expected a list of texts"},

@@ -193,7 +193,8 @@ public:
         take(std::move(other));
     }
     Result& operator=(const Result& other) requires(moves_without_fail&& std::is_copy_constructible_v<T>) {
-        return *this = Result{other};
+        *this = Result{other};
+        return *this;
     }
     Result& operator=(Result&& other) noexcept requires(moves_without_fail) {
         if (this == &other) return *this;

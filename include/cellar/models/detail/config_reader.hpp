@@ -63,9 +63,9 @@ public:
 
 private:
     bool has_any(const std::string& at) const {
-        for (const char* key : {"rope_theta", "rope_type", "type", "factor", "long_factor", "partial_rotary_factor"})
-            if (keys_.has(at + key)) return true;
-        return false;
+        constexpr const char* keys[] = {"rope_theta", "rope_type",   "type",
+                                        "factor",     "long_factor", "partial_rotary_factor"};
+        return std::ranges::any_of(keys, [&](const char* key) { return keys_.has(at + key); });
     }
 
     std::string type() {
