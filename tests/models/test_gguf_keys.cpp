@@ -286,8 +286,7 @@ TEST_CASE("files that are not known, or contradict themselves, are refused with 
         == "GGUF file: 'llama.attention.head_count_kv' has 1 values, expected for layer 1 an integer from 1 to 262144");
     CHECK(refusal({{"rope.scaling.type", "spiral"}})
           == "GGUF file: 'rope.scaling.type' is 'spiral', expected 'none', 'linear', 'yarn' or 'longrope'");
-    CHECK(refusal({{"rope.freq_base", -1.0}})
-          == "GGUF file: 'llama.rope.freq_base' is -1, expected a number above 0");
+    CHECK(refusal({{"rope.freq_base", -1.0}}) == "GGUF file: 'llama.rope.freq_base' is -1, expected a number above 0");
     CHECK(refusal({{"rope.dimension_count", number(64)}})
           == "GGUF file: layer 0 has 64 rotary elements from element 0 on, expected an even number within its 8");
     CHECK(refusal({{"ssm.inner_size", number(10)},
