@@ -58,7 +58,8 @@ CELLAR_KERNEL void widen_factors(const Factor* from, std::int64_t groups, float*
             std::memcpy(&bytes, from + i, sizeof(bytes));
             const auto bits = __builtin_convertvector(bytes, vectors::Ints);
             const auto magnitude = bits & 0x7f;
-            const Floats normal = reinterpret_cast<Floats>((magnitude << Factor::shift) + Factor::exponent);
+            const vectors::Ints of_normal = (magnitude << Factor::shift) + Factor::exponent;
+            const Floats normal = reinterpret_cast<Floats>(of_normal);
             const Floats subnormal = __builtin_convertvector(magnitude, Floats) * broadcast(Factor::least);
             const Floats number = magnitude < Factor::first_normal ? subnormal : normal;
             const Floats nan = broadcast(std::numeric_limits<float>::quiet_NaN());
