@@ -110,6 +110,12 @@ bool takes_factors(const ChannelFactors& factors) {
            && (factors.values.empty() || (DividesChannels<Backend> && !Element<typename Layout::value_format>));
 }
 
+// Not in the template below, because nvcc writes such lists wrongly there.
+inline std::string unequal_factors(int first, int second) {
+    return cellar::detail::composed(
+        {"elements ", first, " and ", second, " of its keys are rotated as a pair, and have different factors"});
+}
+
 /// Why a shift does not go with factors of layers; a sentence, or empty.
 template <class Shift>
 std::string factors_objection(const MemberLayers& layers) {
@@ -118,9 +124,7 @@ std::string factors_objection(const MemberLayers& layers) {
         if (layers[i].shape.shares_layer >= 0) continue;
         const auto unequal = cellar::detail::unequal_pair(layers[i].factors.keys, layers[i].shape.key_dim,
                                                           shift.rotation(static_cast<int>(i)));
-        if (unequal.first != unequal.second)
-            return cellar::detail::composed({"elements ", unequal.first, " and ", unequal.second,
-                                             " of its keys are rotated as a pair, and have different factors"});
+        if (unequal.first != unequal.second) return unequal_factors(unequal.first, unequal.second);
     }
     return {};
 }
