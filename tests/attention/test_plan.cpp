@@ -78,7 +78,7 @@ TEST_CASE("a plan serves the layers of one pass that have the same heads") {
         auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{begin}, 5}).value();
         for (int layer = 0; layer < 2; ++layer) pass.put(layer, rows, rows);
         auto source = pass.attention_source("test", 1);
-        CHECK_FALSE(source.memory().is_planned);
+        CHECK(source.memory().planned_for == nullptr);
         plan_of(source, {5, 4, 2, 8, 8}, false).tokens().stored = mark;
         CHECK(plan_of(source, {5, 4, 2, 8, 8}, false).tokens().stored == mark);
         CHECK(plan_of(source, {5, 8, 2, 8, 8}, false).tokens().stored == 0); // more query heads

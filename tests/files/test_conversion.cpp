@@ -3,7 +3,7 @@
 // Files in another format than the memory: converted when asked to, and exact in bits beside heads that are decoded and
 // encoded one by one.
 #include "cache/numbers.hpp"
-#include "format/heads.hpp"
+#include "format/converted.hpp"
 #include "made_files.hpp"
 #include "snapshot_bytes.hpp"
 #include <cellar/cache/audit.hpp>
@@ -38,7 +38,11 @@ namespace test_conversion {
 namespace {
 
 using namespace cellar;
-using cellar_test::StoredHead;
+using cellar_test::Contents;
+using cellar_test::converted;
+using cellar_test::fill;
+using cellar_test::random_contents;
+using cellar_test::value_dim;
 using disk::Bytes;
 using disk::Disk;
 using disk::loaded;
@@ -47,53 +51,17 @@ using disk::saved;
 using RotatedKeys = Rotated<Hadamard<128>, q4_0>;
 using RotatedInt8 = Rotated<Hadamard<32>, int8_per_head>;
 
-constexpr int key_dim = 128;
-constexpr int value_dim = 64;
-const CacheShape shape{.layers = 2, .kv_heads = 2, .head_dim = key_dim, .value_dim = value_dim};
+const CacheShape& shape = cellar_test::converted_shape;
 constexpr auto all = formats<float, half, bf16, q8_0, q4_0, q5_1, iq4_nl, fp8_e4m3, int8_per_head, Affine<4>, nvfp4,
                              RotatedKeys, RotatedInt8>;
 
-/// Keys and values of both layers.
-struct Contents {
-    std::array<std::vector<float>, 2> keys;
-    std::array<std::vector<float>, 2> values;
-
-    std::int32_t tokens() const { return static_cast<std::int32_t>(keys[0].size() / (2 * key_dim)); }
-};
-
-Contents random_contents(int tokens, std::mt19937& random) {
-    Contents contents;
-    std::normal_distribution<float> normal;
-    for (std::size_t layer = 0; layer < 2; ++layer) {
-        for (int i = 0; i < tokens * 2 * key_dim; ++i)
-            contents.keys[layer].push_back(normal(random) * (i % 40 == 7 ? 20.0F : 1.0F));
-        for (int i = 0; i < tokens * 2 * value_dim; ++i) contents.values[layer].push_back(normal(random));
-    }
-    return contents;
-}
-
-/// Each head, encoded and decoded.
-template <class Format>
-void round_heads(std::vector<float>& rows, int dim) {
-    const auto step = static_cast<std::size_t>(dim);
-    for (std::size_t i = 0; i < rows.size(); i += step) {
-        const std::vector<float> head = StoredHead<Format>{std::span{rows}.subspan(i, step)}.decoded();
-        std::copy(head.begin(), head.end(), rows.begin() + static_cast<std::ptrdiff_t>(i));
-    }
-}
-
 /// Caches of one layout, whatever it is.
-struct Side {
-    std::string key; ///< format
-    std::string value;
-    std::function<void(std::vector<float>&)> round_keys;
-    std::function<void(std::vector<float>&)> round_values;
+struct Side : cellar_test::Formats {
     std::function<Bytes(const Contents&, bool offloaded, SaveOptions)> saved;
     /// What a cache saves that has loaded the file, as a snapshot.
     std::function<Bytes(const Bytes&, FormatList)> loaded_and_saved;
     /// The message if it is refused, after a check that nothing has changed.
     std::function<std::string(const Bytes&, FormatList)> refusal;
-    StoredAs as;
 };
 
 template <class Layout>
@@ -102,25 +70,8 @@ Cache<Layout> make() {
 }
 
 template <class Layout>
-void fill(Cache<Layout>& cache, const Contents& contents) {
-    if (contents.tokens() == 0) return;
-    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, contents.tokens()}).value();
-    for (const int layer : {0, 1}) {
-        const auto at = static_cast<std::size_t>(layer);
-        pass.put(layer, contents.keys[at], contents.values[at]);
-    }
-    pass.commit();
-}
-
-template <class Layout>
 Side side() {
-    using Key = typename Layout::key_format;
-    using Value = typename Layout::value_format;
-    Side made;
-    made.key = detail::stored_units_of<Key>().name;
-    made.value = detail::stored_units_of<Value>().name;
-    made.round_keys = [](std::vector<float>& rows) { round_heads<Key>(rows, key_dim); };
-    made.round_values = [](std::vector<float>& rows) { round_heads<Value>(rows, value_dim); };
+    Side made{cellar_test::formats_of<Layout>()};
     made.saved = [](const Contents& contents, bool offloaded, SaveOptions options) {
         auto cache = make<Layout>();
         fill(cache, contents);
@@ -149,18 +100,7 @@ Side side() {
         CHECK(audit(cache) == "");
         return result.error().message;
     };
-    made.as = stored_as<Key, Value>;
     return made;
-}
-
-/// What is stored of contents that were in one format, and are converted to another one. Nothing happens to those that
-/// have it already.
-Contents converted(Contents contents, const Side& from, const Side& to) {
-    for (auto& rows : contents.keys)
-        if (from.key != to.key) from.round_keys(rows);
-    for (auto& rows : contents.values)
-        if (from.value != to.value) from.round_values(rows);
-    return contents;
 }
 
 const std::vector<Side>& sides() {

@@ -40,31 +40,28 @@ inline double of_half(double product, double minimum, int last) {
 /// The values that share a scale, and the bound of the error of one of them.
 template <class F>
 struct Bound;
-template <>
-struct Bound<cellar::q8_0> {
+/// Of blocks of 32 with a scale of half; codes go up to `Last`.
+template <int Divisor, int Last>
+struct OfLargest {
     static constexpr std::size_t values = 32;
-    static double of(const Block& b, double) { return b.largest / 254 + of_half(b.largest, 0, 127); }
+    static double of(const Block& b, double) { return b.largest / Divisor + of_half(b.largest, 0, Last); }
+};
+/// With a minimum, too.
+template <int Last>
+struct OfRange {
+    static constexpr std::size_t values = 32;
+    static double of(const Block& b, double) { return b.range / (2 * Last) + of_half(b.range, b.largest, Last); }
 };
 template <>
-struct Bound<cellar::q4_0> {
-    static constexpr std::size_t values = 32;
-    static double of(const Block& b, double) { return b.largest / 8 + of_half(b.largest, 0, 8); }
-};
+struct Bound<cellar::q8_0> : OfLargest<254, 127> {};
 template <>
-struct Bound<cellar::q5_0> {
-    static constexpr std::size_t values = 32;
-    static double of(const Block& b, double) { return b.largest / 16 + of_half(b.largest, 0, 16); }
-};
+struct Bound<cellar::q4_0> : OfLargest<8, 8> {};
 template <>
-struct Bound<cellar::q4_1> {
-    static constexpr std::size_t values = 32;
-    static double of(const Block& b, double) { return b.range / 30 + of_half(b.range, b.largest, 15); }
-};
+struct Bound<cellar::q5_0> : OfLargest<16, 16> {};
 template <>
-struct Bound<cellar::q5_1> {
-    static constexpr std::size_t values = 32;
-    static double of(const Block& b, double) { return b.range / 62 + of_half(b.range, b.largest, 31); }
-};
+struct Bound<cellar::q4_1> : OfRange<15> {};
+template <>
+struct Bound<cellar::q5_1> : OfRange<31> {};
 template <>
 struct Bound<cellar::iq4_nl> {
     static constexpr std::size_t values = 32;

@@ -3,7 +3,7 @@
 // Transfers between memories of different storage formats: converted when asked to, and exact in bits beside heads that
 // are decoded and encoded one by one.
 #include "backend/worker.hpp"
-#include "format/heads.hpp"
+#include "format/converted.hpp"
 #include "transfers.hpp"
 #include <cellar/cache/audit.hpp>
 #include <cellar/cellar.hpp>
@@ -32,7 +32,9 @@ namespace test_transfer_formats {
 namespace {
 
 using namespace cellar;
-using cellar_test::StoredHead;
+using cellar_test::Contents;
+using cellar_test::converted;
+using cellar_test::fill;
 using mpi::Communicator;
 using mpi::ReceiveOptions;
 using mpi::SendOptions;
@@ -41,54 +43,17 @@ using transfers::between;
 using RotatedValues = Rotated<Hadamard<64>, q4_0>;
 using RotatedInt8 = Rotated<Hadamard<32>, int8_per_head>;
 
-constexpr int key_dim = 128;
-constexpr int value_dim = 64;
-const CacheShape shape{.layers = 2, .kv_heads = 2, .head_dim = key_dim, .value_dim = value_dim};
+const CacheShape& shape = cellar_test::converted_shape;
 constexpr auto known = formats<half, q8_0, q4_0, int8_per_head, RotatedValues, fp8_e4m3, RotatedInt8, nvfp4>;
-
-/// Keys and values of both layers.
-struct Contents {
-    std::array<std::vector<float>, 2> keys;
-    std::array<std::vector<float>, 2> values;
-
-    std::int32_t tokens() const { return static_cast<std::int32_t>(keys[0].size() / (2 * key_dim)); }
-};
 
 Contents random_contents(int tokens) {
     std::mt19937 random{static_cast<unsigned>(tokens)};
-    std::normal_distribution<float> normal;
-    Contents contents;
-    for (std::size_t layer = 0; layer < 2; ++layer) {
-        for (int i = 0; i < tokens * 2 * key_dim; ++i)
-            contents.keys[layer].push_back(normal(random) * (i % 40 == 7 ? 20.0F : 1.0F));
-        for (int i = 0; i < tokens * 2 * value_dim; ++i) contents.values[layer].push_back(normal(random));
-    }
-    return contents;
-}
-
-/// Each head, encoded and decoded.
-template <class Format>
-void round_heads(std::vector<float>& rows, int dim) {
-    const auto step = static_cast<std::size_t>(dim);
-    for (std::size_t i = 0; i < rows.size(); i += step) {
-        const std::vector<float> head = StoredHead<Format>{std::span{rows}.subspan(i, step)}.decoded();
-        std::copy(head.begin(), head.end(), rows.begin() + static_cast<std::ptrdiff_t>(i));
-    }
+    return cellar_test::random_contents(tokens, random);
 }
 
 template <class Memory>
 Memory make(int tokens) {
     return Memory{shape, {.sequences = 2, .cells = std::max(tokens, 1), .batch = std::max(tokens, 1)}};
-}
-
-template <class Memory>
-void fill(Memory& cache, const Contents& contents) {
-    if (contents.tokens() == 0) return;
-    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, contents.tokens()}).value();
-    for (const int layer : {0, 1})
-        pass.put(layer, contents.keys[static_cast<std::size_t>(layer)],
-                 contents.values[static_cast<std::size_t>(layer)]);
-    pass.commit();
 }
 
 using Rows = std::vector<std::vector<std::byte>>;
@@ -107,11 +72,7 @@ Rows rows_of(Memory& cache, const SnapshotOf<Memory>& snapshot) {
 }
 
 /// Caches of one layout, whatever it is.
-struct Side {
-    std::string key; ///< format
-    std::string value;
-    std::function<void(std::vector<float>&)> round_keys;
-    std::function<void(std::vector<float>&)> round_values;
+struct Side : cellar_test::Formats {
     std::function<Rows(const Contents&)> stored;
     /// Sends contents to a rank.
     std::function<mpi::MpiResult<void>(const Communicator&, int, const Contents&, bool ahead, SendOptions)> send;
@@ -119,7 +80,6 @@ struct Side {
     std::function<Rows(const Communicator&, int, int tokens, bool as_sequence, ReceiveOptions)> receive;
     /// The message if it refuses, after a check that nothing has changed.
     std::function<std::string(const Communicator&, int, ReceiveOptions)> refusal;
-    StoredAs as;
 };
 
 template <class Layout>
@@ -127,28 +87,14 @@ mpi::MpiResult<void> send_ahead_of(const Communicator& comm, int rank, const Con
                                    const SendOptions& options) {
     auto cache = make<Cache<Layout>>(contents.tokens());
     auto sending = mpi::send_ahead(comm, rank, cache, Sequence{0}, Position{contents.tokens()}, options);
-    if (contents.tokens() > 0) {
-        auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, contents.tokens()}).value();
-        for (const int layer : {0, 1}) {
-            pass.put(layer, contents.keys[static_cast<std::size_t>(layer)],
-                     contents.values[static_cast<std::size_t>(layer)]);
-            sending.layer(pass, layer);
-        }
-        pass.commit();
-    }
+    fill(cache, contents, [&](auto& pass, int layer) { sending.layer(pass, layer); });
     return sending.wait();
 }
 
 template <class Layout>
 Side side() {
     using Memory = Cache<Layout>;
-    using Key = typename Layout::key_format;
-    using Value = typename Layout::value_format;
-    Side made;
-    made.key = detail::stored_units_of<Key>().name;
-    made.value = detail::stored_units_of<Value>().name;
-    made.round_keys = [](std::vector<float>& rows) { round_heads<Key>(rows, key_dim); };
-    made.round_values = [](std::vector<float>& rows) { round_heads<Value>(rows, value_dim); };
+    Side made{cellar_test::formats_of<Layout>()};
     made.stored = [](const Contents& contents) {
         auto cache = make<Memory>(contents.tokens());
         fill(cache, contents);
@@ -186,18 +132,7 @@ Side side() {
         CHECK(audit(cache) == "");
         return received.error().message;
     };
-    made.as = stored_as<Key, Value>;
     return made;
-}
-
-/// What is stored of contents that were in one format, and are converted to another one. Nothing happens to those that
-/// have it already.
-Contents converted(Contents contents, const Side& from, const Side& to) {
-    for (auto& rows : contents.keys)
-        if (from.key != to.key) from.round_keys(rows);
-    for (auto& rows : contents.values)
-        if (from.value != to.value) from.round_values(rows);
-    return contents;
 }
 
 const std::vector<Side>& sides() {

@@ -109,20 +109,26 @@ TEST_CASE("a full memory offloads what was not used for the longest time") {
     for (int n = 0; n < 4; ++n) CHECK(tree.match(topic(n)).length == 10);
 }
 
+/// Computes four topics, one after the other, and inserts each. Calls check() after each.
+template <class Memory, class Check>
+void insert_topics(PrefixTree<Memory>& tree, Memory& memory, Check check) {
+    const std::vector<float> rows(10 * 32, 1.0F);
+    for (int n = 0; n < 4; ++n) {
+        auto pass = tree.begin(BatchBuilder{Sequence{0}, Position{0}, 10}).value();
+        pass.put(0, rows, rows);
+        pass.commit();
+        tree.insert(Sequence{0}, topic(n)).value();
+        memory.remove(Sequence{0}, Position{0}, to_end).value();
+        check();
+    }
+}
+
 TEST_CASE("prefixes that are offloaded in other formats count as what they take there") {
     const auto offload_all = []<class Format>(Format, StoredAs as, std::int64_t limit) {
         Cache<StandardV<Format>> memory{{.layers = 1, .kv_heads = 1, .head_dim = 32},
                                         {.sequences = 1, .cells = 20, .batch = 10, .offload_as = as}};
         PrefixTree tree{memory, {.offloaded_bytes = limit}};
-        const std::vector<float> rows(10 * 32, 1.0F);
-        for (int n = 0; n < 4; ++n) {
-            auto pass = tree.begin(BatchBuilder{Sequence{0}, Position{0}, 10}).value();
-            pass.put(0, rows, rows);
-            pass.commit();
-            tree.insert(Sequence{0}, topic(n)).value();
-            memory.remove(Sequence{0}, Position{0}, to_end).value();
-            REQUIRE(tree.statistics().offloaded_bytes <= limit);
-        }
+        insert_topics(tree, memory, [&] { REQUIRE(tree.statistics().offloaded_bytes <= limit); });
         REQUIRE(audit(tree) == "");
         return tree.statistics();
     };
@@ -454,15 +460,7 @@ TEST_CASE("tokens for each byte: what is to be offloaded is weighed by the bytes
                                    {.sequences = 1, .cells = 20, .batch = 10, .offload_as = stored_as<q8_0>}};
     constexpr std::int64_t of_q8_0 = 10 * 2 * 34;
     PrefixTree tree{memory, {.usefulness = tokens_for_each_byte, .offloaded_bytes = of_q8_0}};
-    const std::vector<float> rows(10 * 32, 1.0F);
-    for (int n = 0; n < 4; ++n) {
-        auto pass = tree.begin(BatchBuilder{Sequence{0}, Position{0}, 10}).value();
-        pass.put(0, rows, rows);
-        pass.commit();
-        tree.insert(Sequence{0}, topic(n)).value();
-        memory.remove(Sequence{0}, Position{0}, to_end).value();
-        REQUIRE(audit(tree) == "");
-    }
+    insert_topics(tree, memory, [&] { REQUIRE(audit(tree) == ""); });
     // There is room for one outside. Both save as many tokens for each byte, and topic 0 was not used for longer.
     CHECK(tree.match(topic(0)).length == 0);
     CHECK(tree.match(topic(1)).length == 10);

@@ -352,10 +352,10 @@ public:
     template <class Visit>
     void for_each_visible_row(Visit visit) {
         for (std::size_t i = 0; i < pass_.positions.size(); ++i) {
-            VisibleCells& visible = table_.unchecked(pass_.sequences[i]).visible;
-            visible.slide(table_.unchecked(pass_.sequences[i]).runs, visible_from(i), visible_to(i));
-            const OneBranch branch{pass_, i, visible};
-            visit(static_cast<std::int64_t>(i), visible.cells());
+            SequenceRecord& r = table_.unchecked(pass_.sequences[i]);
+            r.visible.slide(r.runs, visible_from(i), visible_to(i));
+            const OneBranch branch{pass_, i, r.visible};
+            visit(static_cast<std::int64_t>(i), r.visible.cells());
         }
     }
 

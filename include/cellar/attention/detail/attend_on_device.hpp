@@ -66,7 +66,7 @@ template <AttentionSource Source, class Work>
 void attend_on_device(Source& source, Work work) {
     if (work.shape.tokens == 0) return;
     auto& memory = source.memory();
-    if (!memory.is_planned) {
+    if (memory.planned_for == nullptr) {
         struct Taken {
             PassTokens* kept;
             PassTokens tokens;
@@ -76,7 +76,7 @@ void attend_on_device(Source& source, Work work) {
         });
         source.is_reserved() ? taken.tokens.see_nothing() : taken.tokens.find(source);
         source.backend().begin_attention(list_seen(source, *std::construct_at(taken.kept, taken.tokens)));
-        memory.is_planned = true;
+        memory.planned_for = source.shown_by();
     }
     auto& tokens = *std::launder(reinterpret_cast<PassTokens*>(memory.tokens.reserve(0)));
     if (!source.is_reserved()) work.tree = tokens.tree(source);

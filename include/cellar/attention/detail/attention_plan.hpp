@@ -69,11 +69,10 @@ public:
         }
     }
 
-    /// True for another layer of the same pass, if this plan divides its work, too. O(tokens).
-    template <AttentionSource Source>
-    bool serves(const Source& source, const AttentionShape& shape, bool reads_shared_once) const {
+    /// True for another layer in which tokens see the same, if this plan divides its work, too.
+    bool serves(const AttentionShape& shape, bool reads_shared_once) const {
         return shape.heads == shape_.heads && shape.kv_heads == shape_.kv_heads && shape.value_dim == shape_.value_dim
-               && reads_shared_once == reads_shared_once_ && tokens_.are_of(source);
+               && reads_shared_once == reads_shared_once_;
     }
 
     PassTokens& tokens() { return tokens_; }
@@ -294,11 +293,11 @@ private:
 template <AttentionSource Source>
 AttentionPlan& plan_of(Source& source, const AttentionShape& shape, bool reads_shared_once) {
     auto& memory = source.memory();
-    if (memory.is_planned) {
+    if (memory.planned_for == source.shown_by()) {
         auto& plan = *std::launder(reinterpret_cast<AttentionPlan*>(memory.tokens.reserve(0)));
-        if (plan.serves(source, shape, reads_shared_once)) return plan;
+        if (plan.serves(shape, reads_shared_once)) return plan;
     }
-    memory.is_planned = false;
+    memory.planned_for = nullptr;
     struct Taken {
         AttentionPlan* plan;
         TokenBlock* blocks;
@@ -311,7 +310,7 @@ AttentionPlan& plan_of(Source& source, const AttentionShape& shape, bool reads_s
     taken.tokens.find(source);
     auto& plan = *std::construct_at(taken.plan, shape, taken.tokens, taken.blocks, reads_shared_once);
     plan.order_items(memory.lists);
-    memory.is_planned = true;
+    memory.planned_for = source.shown_by();
     return plan;
 }
 

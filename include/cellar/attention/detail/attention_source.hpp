@@ -47,7 +47,8 @@ concept has_memory_for_attention = requires(S& s) {
     { s.memory().lists } -> std::same_as<Scratch&>;
     { s.memory().rows } -> std::same_as<Scratch&>;
     { s.memory().parts } -> std::same_as<Scratch&>;
-    { s.memory().is_planned } -> std::same_as<bool&>;
+    { s.memory().planned_for } -> std::same_as<const void*&>;
+    { s.shown_by() } -> std::same_as<const void*>;
 };
 
 /// What `attend` uses of an open pass; it touches nothing else.
@@ -59,8 +60,9 @@ concept has_memory_for_attention = requires(S& s) {
 /// - `cells()`: those of the batch's stored tokens; `token_in(i)`: the token in the i-th.
 /// - `shape(layer)`, `factors(layer)`, `keys(layer)`, `values(layer)`, `backend()`. Also `angles(layer)`, if keys are
 ///   rotated as they are read (`RotateOnRead`).
-/// - `memory()`: `tokens` and `lists` are the plan of the pass as long as `is_planned` is true; the source sets it to
-///   false when a pass begins. One layer after the other uses `rows`, and `parts` where results are merged.
+/// - `memory()`: `tokens` and `lists` are the plan of the pass for layers with this `shown_by()`, which is an address of
+///   what decides what tokens see; the source sets `planned_for` to null when a pass begins. One layer after the other
+///   uses `rows`, and `parts` where results are merged.
 template <class S>
 concept AttentionSource = has_tokens_to_attend<S> && has_cells_to_attend<S> && has_layers_to_attend<S>
                           && has_memory_for_attention<S>;

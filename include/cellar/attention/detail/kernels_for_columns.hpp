@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-// The products of kernels_for_codes.hpp for instructions that multiply four codes of each of 16 cells at a time, and
-// products of codes of 4 bits and of numbers of 8 bits, which are unpacked in registers. Included by it, with the
-// same macros.
+// The products of kernels_for_codes.hpp for instructions that multiply four codes of each of 16 cells at a time. Codes
+// of 4 bits and numbers of 8 bits are unpacked in registers. Included by kernels_for_codes.hpp, with the same macros.
 #if defined(CELLAR_KERNELS) && defined(CELLAR_COLUMNS)
 
 namespace cellar::detail::CELLAR_KERNELS {
@@ -11,19 +10,24 @@ using Columns = Products::Columns;
 
 inline constexpr std::int32_t lower_four_bits = 0x0f0f0f0f; // of each byte
 
-/// Codes of 16 cells as unsigned bytes, which are `bias` larger. Step s of them is a vector with four codes of each
-/// cell. So many values and steps are loaded together; `steps_of_group` of these share a factor.
-struct ByteColumns {
-    static constexpr int bias = 128;
-    static constexpr int values = 16;
-    static constexpr int steps = 4;
-    static constexpr int steps_of_group = 4;
+/// Codes of 16 cells as unsigned bytes, which are `Bias` larger. Step s of them is a vector with four codes of each
+/// cell.
+template <int Bias>
+struct CodeColumns {
     using Sums = Columns;
 
-    CELLAR_INLINE static Sums start(std::int32_t total) { return Columns{} - bias * total; }
+    CELLAR_INLINE static Sums start(std::int32_t total) { return Columns{} - Bias * total; }
     CELLAR_INLINE static Sums add(Sums sum, Columns codes, const std::int8_t* q) {
         return Products::add(sum, codes, q);
     }
+};
+
+/// Bytes. So many values and steps are loaded together; `steps_of_group` of these share a factor.
+struct ByteColumns : CodeColumns<128> {
+    static constexpr int values = 16;
+    static constexpr int steps = 4;
+    static constexpr int steps_of_group = 4;
+
     CELLAR_INLINE static std::ptrdiff_t place(const CodeTile<std::int8_t>& keys, std::int64_t group, std::int64_t d) {
         return group * keys.next_group + d;
     }
@@ -41,23 +45,16 @@ private:
 
 /// Codes of 4 bits. Steps 2 i and 2 i + 1 are those in the lower and in the upper bits of bytes 4 i to 4 i + 3 of 16.
 template <class Format>
-struct NibbleColumns {
+struct NibbleColumns : CodeColumns<UnsignedLevels<Format::levels>::bias> {
     static_assert(Format::values_per_unit % 32 == 0
                       && (values_per_factor<Format>() % 32 == 0
                           || (values_per_factor<Format>() == 16 && Format::levels.run <= 8)),
                   "a format with `levels`: expected units of 32 values or a multiple, and a factor for as many, or for "
                   "16 in runs of 8");
     using Lookup = UnsignedLevels<Format::levels>;
-    static constexpr int bias = Lookup::bias;
     static constexpr int values = 32;
     static constexpr int steps = 8;
     static constexpr int steps_of_group = values_per_factor<Format>() == 16 ? 4 : 8;
-    using Sums = Columns;
-
-    CELLAR_INLINE static Sums start(std::int32_t total) { return Columns{} - bias * total; }
-    CELLAR_INLINE static Sums add(Sums sum, Columns codes, const std::int8_t* q) {
-        return Products::add(sum, codes, q);
-    }
 
     /// Of the byte with value d of a head.
     static constexpr std::ptrdiff_t place(std::int64_t d) {

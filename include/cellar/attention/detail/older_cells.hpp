@@ -46,6 +46,8 @@ public:
         return seen;
     }
 
+    const void* shown_by() const { return newer_.shown_by(); }
+
     /// For the reference, which takes cells from the mask of `Older`.
     bool leaves_out(std::int32_t token, Position position) const {
         return newer_.visible(token).sees(position.value, newer_.sinks());

@@ -55,15 +55,6 @@ struct PassTokens {
         }
     }
 
-    /// True if the tokens see this of a source, which has the same tokens.
-    template <AttentionSource Source>
-    bool are_of(const Source& source) const {
-        return sinks == source.sinks() && std::all_of(ranges, ranges + tokens, [&](const VisibleRange& range) {
-                   const VisibleRange now = source.visible(range.token);
-                   return range.from == now.from && range.to == now.to;
-               });
-    }
-
     /// Of a reserved pass.
     void see_nothing() {
         for (std::int32_t i = 0; i < tokens; ++i) ranges[i] = {i, 0, 0, 0};

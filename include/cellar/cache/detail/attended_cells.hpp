@@ -54,6 +54,7 @@ public:
 
     Backend& backend() { return state_->backend; }
     auto& memory() { return state_->scratch.attention; }
+    const void* shown_by() const { return &state_->scratch.attention; }
 
 private:
     static std::size_t index(std::int32_t token) { return static_cast<std::size_t>(token); }

@@ -91,7 +91,7 @@ struct AttentionScratch {
     Scratch lists;
     Scratch rows;
     Scratch parts;
-    bool is_planned = false; ///< for the open pass
+    const void* planned_for = nullptr; ///< in the open pass
 };
 
 /// The layers that the open pass has put, a bit each.
@@ -159,7 +159,7 @@ struct PassScratch {
         written_mask = MaskElement::none;
         visible.known = false;
         lists_known = false;
-        attention.is_planned = false;
+        attention.planned_for = nullptr;
     }
 
     MaskBuffer<Backend> mask;
