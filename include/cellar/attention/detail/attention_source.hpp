@@ -60,9 +60,9 @@ concept has_memory_for_attention = requires(S& s) {
 /// - `cells()`: those of the batch's stored tokens; `token_in(i)`: the token in the i-th.
 /// - `shape(layer)`, `factors(layer)`, `keys(layer)`, `values(layer)`, `backend()`. Also `angles(layer)`, if keys are
 ///   rotated as they are read (`RotateOnRead`).
-/// - `memory()`: `tokens` and `lists` are the plan of the pass for layers with this `shown_by()`, which is an address of
-///   what decides what tokens see; the source sets `planned_for` to null when a pass begins. One layer after the other
-///   uses `rows`, and `parts` where results are merged.
+/// - `memory()`: `tokens` and `lists` are the plan of the pass for layers with the `shown_by()` that `planned_for` has;
+///   that is the address of what decides what tokens see. The source sets `planned_for` to null when a pass begins. One
+///   layer after the other uses `rows`, and `parts` where results are merged.
 template <class S>
 concept AttentionSource = has_tokens_to_attend<S> && has_cells_to_attend<S> && has_layers_to_attend<S>
                           && has_memory_for_attention<S>;
