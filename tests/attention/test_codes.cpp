@@ -452,7 +452,7 @@ TEST_CASE("a format that adds scales to fp8 is read with its scales") {
 
 TEST_CASE("an infinity in the last of an odd number of cells stays one") {
     using Special = Fp8E5m2<Overflow::is_special>;
-    for (const std::size_t cells : {1, 2, 3}) {
+    for (const std::size_t cells : {1U, 2U, 3U}) {
         std::vector<float> values(cells * 64, 1.0F);
         values[(cells - 1) * 64 + 5] = std::numeric_limits<float>::infinity();
         check_last<Special, Special>(values, 5,

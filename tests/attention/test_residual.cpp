@@ -310,7 +310,7 @@ void run(Trial<Older, Newer>& trial) {
             sinks.push_back(0.3F * static_cast<float>(trial.draw(-5, 5)));
         }
         const std::size_t heads =
-            static_cast<std::size_t>(group) * trial.memory().template member<Older>().shape()[0].kv_heads;
+            static_cast<std::size_t>(group * trial.memory().template member<Older>().shape()[0].kv_heads);
         slopes.resize(heads), sinks.resize(heads);
         Options options{.group = group};
         if (trial.draw_true(3)) options.attention.slopes = slopes;
