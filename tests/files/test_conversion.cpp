@@ -57,11 +57,11 @@ constexpr auto all = formats<float, half, bf16, q8_0, q4_0, q5_1, iq4_nl, fp8_e4
 
 /// Caches of one layout, whatever it is.
 struct Side : cellar_test::Formats {
-    std::function<Bytes(const Contents&, bool offloaded, SaveOptions)> saved;
+    std::function<Bytes(const Contents&, bool offloaded, SaveOptions)> saved = {};
     /// What a cache saves that has loaded the file, as a snapshot.
-    std::function<Bytes(const Bytes&, FormatList)> loaded_and_saved;
+    std::function<Bytes(const Bytes&, FormatList)> loaded_and_saved = {};
     /// The message if it is refused, after a check that nothing has changed.
-    std::function<std::string(const Bytes&, FormatList)> refusal;
+    std::function<std::string(const Bytes&, FormatList)> refusal = {};
 };
 
 template <class Layout>

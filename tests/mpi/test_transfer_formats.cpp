@@ -73,13 +73,13 @@ Rows rows_of(Memory& cache, const SnapshotOf<Memory>& snapshot) {
 
 /// Caches of one layout, whatever it is.
 struct Side : cellar_test::Formats {
-    std::function<Rows(const Contents&)> stored;
+    std::function<Rows(const Contents&)> stored = {};
     /// Sends contents to a rank.
-    std::function<mpi::MpiResult<void>(const Communicator&, int, const Contents&, bool ahead, SendOptions)> send;
+    std::function<mpi::MpiResult<void>(const Communicator&, int, const Contents&, bool ahead, SendOptions)> send = {};
     /// What a cache has that receives, into a sequence or as a snapshot.
-    std::function<Rows(const Communicator&, int, int tokens, bool as_sequence, ReceiveOptions)> receive;
+    std::function<Rows(const Communicator&, int, int tokens, bool as_sequence, ReceiveOptions)> receive = {};
     /// The message if it refuses, after a check that nothing has changed.
-    std::function<std::string(const Communicator&, int, ReceiveOptions)> refusal;
+    std::function<std::string(const Communicator&, int, ReceiveOptions)> refusal = {};
 };
 
 template <class Layout>
