@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 
 namespace cellar {
 
@@ -19,33 +18,29 @@ class BatchBuilder {
 public:
     BatchBuilder() = default;
     /// `count` tokens of s at positions first, first + 1, ...
-    BatchBuilder(Sequence s, Position first, std::int32_t count = 1,
-                 const std::source_location& where = std::source_location::current()) {
+    BatchBuilder(Sequence s, Position first, std::int32_t count = 1, Where where = Where::current()) {
         add(s, first, count, where);
     }
 
     /// `count` tokens of s at positions first, first + 1, ...
-    BatchBuilder& add(Sequence s, Position first, std::int32_t count = 1,
-                      const std::source_location& where = std::source_location::current()) {
+    BatchBuilder& add(Sequence s, Position first, std::int32_t count = 1, Where where = Where::current()) {
         return add(s, first, count, 1, no_group, where);
     }
 
     /// The same, for tokens that see one another, as those of an image do.
-    BatchBuilder& add_group(Sequence s, Position first, std::int32_t count,
-                            const std::source_location& where = std::source_location::current()) {
+    BatchBuilder& add_group(Sequence s, Position first, std::int32_t count, Where where = Where::current()) {
         return add(s, first, count, 1, static_cast<std::int32_t>(positions_.size()), where);
     }
 
     /// `count` tokens of s at one position. They see one another.
-    BatchBuilder& add_at(Sequence s, Position p, std::int32_t count,
-                         const std::source_location& where = std::source_location::current()) {
+    BatchBuilder& add_at(Sequence s, Position p, std::int32_t count, Where where = Where::current()) {
         return add(s, p, count, 0, no_group, where);
     }
 
     /// A token that follows the one with index `parent` in the batch, in its sequence and at the next position: for a
     /// tree of drafts (`Batch::parents`). Tokens that are added otherwise follow the token of their sequence before
     /// them.
-    BatchBuilder& add_child(std::int32_t parent, const std::source_location& where = std::source_location::current()) {
+    BatchBuilder& add_child(std::int32_t parent, Where where = Where::current()) {
         CELLAR_EXPECTS_AT(where, parent >= 0 && parent < size(), "BatchBuilder: a child of token ", parent,
                           ", expected 0 to ", size() - 1);
         const auto at = static_cast<std::size_t>(parent);
@@ -74,7 +69,7 @@ private:
     static constexpr std::int32_t no_group = -1;
 
     BatchBuilder& add(Sequence s, Position first, std::int32_t count, std::int32_t step, std::int32_t group,
-                      const std::source_location& where) {
+                      Where where) {
         CELLAR_EXPECTS_AT(where, count >= 0, "BatchBuilder: ", count, " tokens, expected 0 or more");
         const std::int64_t end = std::int64_t{first.value} + std::int64_t{count} * step;
         CELLAR_EXPECTS_AT(where, end <= INT32_MAX, "BatchBuilder: ", count, " tokens from position ", first,

@@ -17,6 +17,10 @@
 
 namespace cellar {
 
+/// A place in the calling code, for messages of violations. Functions with checks take it last, and fill it in
+/// themselves: `Where where = Where::current()`.
+using Where = std::source_location;
+
 /// A broken precondition: a mistake in the calling code. (A `Refusal`, in contrast, is an answer that correct programs
 /// get, too.)
 struct Violation {
@@ -33,12 +37,12 @@ using ViolationHandler = void (*)(const Violation&);
 namespace detail {
 
 /// Where the calling code called the public function that runs now; line 0 outside of one.
-inline thread_local constinit std::source_location current_caller{};
+inline thread_local constinit Where current_caller{};
 
 /// Stands at the beginning of public functions: violations that it or anything below it finds name the caller's line.
 class Caller {
 public:
-    explicit Caller(const std::source_location& where) noexcept : outermost_{current_caller.line() == 0} {
+    explicit Caller(Where where) noexcept : outermost_{current_caller.line() == 0} {
         if (outermost_) current_caller = where;
     }
     ~Caller() {
@@ -107,9 +111,9 @@ private:
 
 // The only place that composes a message, and cold: a check that holds costs only its comparison. It is no template,
 // because one instance for each message took a quarter of the time that it takes to compile a cache.
-[[noreturn, gnu::cold, gnu::noinline]] inline void violated(const char* condition, std::source_location check,
+[[noreturn, gnu::cold, gnu::noinline]] inline void violated(const char* condition, Where check,
                                                             std::initializer_list<MessagePart> parts) {
-    const std::source_location where = current_caller.line() != 0 ? current_caller : check;
+    const Where where = current_caller.line() != 0 ? current_caller : check;
     current_caller = {}; // a handler may throw past the caller's scope, and may call cellar itself
     std::string message = composed(parts);
     if (const ViolationHandler handler = violation_handler.load())
@@ -129,7 +133,7 @@ inline ViolationHandler set_violation_handler(ViolationHandler handler) {
 
 /// Calls the violation handler unless `condition` holds. The other arguments (text, integers, ids) make up the message;
 /// they are evaluated only if it does not hold.
-#define CELLAR_EXPECTS(condition, ...) CELLAR_EXPECTS_AT(std::source_location::current(), condition, __VA_ARGS__)
+#define CELLAR_EXPECTS(condition, ...) CELLAR_EXPECTS_AT(::cellar::Where::current(), condition, __VA_ARGS__)
 
 /// The same, for functions that know their caller's position in `where`. (nvcc 13 garbles some lists that have no type,
 /// and refuses a constant condition in `?:`.)

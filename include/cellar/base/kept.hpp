@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <source_location>
 
 namespace cellar::detail {
 
@@ -136,7 +135,7 @@ using KeptPointer = std::unique_ptr<Kept, ReleaseKept>;
 
 /// What a snapshot owns, for use.
 template <class Kept>
-Kept& expect_kept(const KeptPointer<Kept>& kept, const std::source_location& where) {
+Kept& expect_kept(const KeptPointer<Kept>& kept, Where where) {
     expect_not_moved(kept, "snapshot", where);
     CELLAR_EXPECTS_AT(where, kept->table != nullptr,
                       "the snapshot's memory was destroyed, expected it to live as long as its snapshots are used");

@@ -7,7 +7,6 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
-#include <source_location>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -160,7 +159,7 @@ template <class F>
 Made(F) -> Made<F>; // clang 16 does not deduce it
 
 /// Of the operation that refuses or fails, or else of the caller of this function.
-inline std::source_location line_of_failure(const std::source_location& where = std::source_location::current()) {
+inline Where line_of_failure(Where where = Where::current()) {
     return current_caller.line() != 0 ? current_caller : where;
 }
 
@@ -232,11 +231,11 @@ public:
     void operator->() const&& = delete;
 
     /// The error. Asking a result that has none for it is a violation.
-    const E& error(const std::source_location& where = std::source_location::current()) const& {
+    const E& error(Where where = Where::current()) const& {
         expect_error(where);
         return held_error;
     }
-    E error(const std::source_location& where = std::source_location::current()) && {
+    E error(Where where = Where::current()) && {
         expect_error(where);
         return std::move(held_error);
     }
@@ -251,7 +250,7 @@ private:
         CELLAR_EXPECTS_AT(failed_at_, has_value(), is_refusal ? "a refused" : "a failed",
                           " result has no value: ", to_string(held_error));
     }
-    void expect_error(const std::source_location& where) const {
+    void expect_error(Where where) const {
         CELLAR_EXPECTS_AT(where, !has_value(), "error() was called on a result ",
                           has_type     ? "that has a value"
                           : is_refusal ? "that was not refused"
@@ -277,7 +276,7 @@ private:
         E held_error;
     };
     bool has_value_ = false;
-    std::source_location failed_at_;
+    Where failed_at_;
 };
 
 /// Success, or the error. `value()` is for what cannot fail: a violation if it did.

@@ -33,7 +33,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <span>
 #include <string>
 #include <utility>
@@ -59,7 +58,6 @@ class Cache : public CellRoom<Cache<Layout, Window, Shift, Backend>> {
         "Cache: this backend does not store keys or values in a format of the layout; see StoresFormat");
     using State = detail::CacheState<Layout, Window, Shift, Backend>;
     using Pass = CachePass<Cache>;
-    using Where = std::source_location;
     static constexpr detail::Gaps gaps = Shift::possible ? detail::Gaps::closed : detail::Gaps::refused;
 
     struct Opening {
@@ -533,7 +531,7 @@ protected:
     }
     const detail::CellTable& table(Where where = Where::current()) const { return state(where).book.table(); }
     detail::CellSnapshots<State> snapshots() { return detail::CellSnapshots<State>{state()}; }
-    const detail::PositionRuns& runs(Sequence s, const std::source_location& where) const {
+    const detail::PositionRuns& runs(Sequence s, Where where) const {
         const detail::Caller caller{where};
         return table().record(s).runs;
     }

@@ -15,7 +15,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <source_location>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -42,15 +41,14 @@ public:
     std::int32_t stored_tokens() const { return stored_; }
 
     /// The cell of each stored token; empty for a reserved pass.
-    std::span<const Cell> cells(const std::source_location& where = std::source_location::current()) const {
+    std::span<const Cell> cells(Where where = Where::current()) const {
         const detail::Caller caller{where};
         if (state().pass.reserved) return {};
         return {state().book.pass().cells.data(), state().book.pass().cells.size()};
     }
 
     /// Copies `cells()` to 64-bit integers, as many as there are: to an index tensor of ggml or PyTorch.
-    void copy_cells(std::span<std::int64_t> to,
-                    const std::source_location& where = std::source_location::current()) const {
+    void copy_cells(std::span<std::int64_t> to, Where where = Where::current()) const {
         const detail::Caller caller{where};
         const std::span<const Cell> own = cells(where);
         CELLAR_EXPECTS(to.size() == own.size(), "copy_cells: room for ", to.size(), " cells, expected ", own.size());
@@ -64,7 +62,7 @@ public:
     /// extent or length, rows that are not aligned for their type, and an Eigen matrix by columns with a token in each
     /// row are violations.
     template <class K, class V>
-    void put(int layer, const K& k, const V& v, const std::source_location& where = std::source_location::current()) & {
+    void put(int layer, const K& k, const V& v, Where where = Where::current()) & {
         static_assert(Memory::holds_data, "put: this cache has no keys and values (its backend is NoData), expected a "
                                           "backend with memory; or write your own at cells(): no put is needed");
         const detail::Caller caller{where};
@@ -89,15 +87,14 @@ public:
     /// does that. After it, `put` enqueues kernels only, the same ones for every pass of as many tokens: a graph can
     /// capture them and replay them in later passes, each after its own `upload_cells` and with `mark_put` for each
     /// layer that has memory of its own. `reserve` fixes the address.
-    void upload_cells(const std::source_location& where = std::source_location::current()) requires(
-        UploadsCells<typename State::Backend>) {
+    void upload_cells(Where where = Where::current()) requires(UploadsCells<typename State::Backend>) {
         const detail::Caller caller{where};
         state().backend.upload_cells(cells());
     }
 
     /// `Cache::rows`, for kernels that write the batch's rows themselves: to `cells()`, and nowhere else. `mark_put`
     /// follows.
-    auto in_place(int layer, const std::source_location& where = std::source_location::current()) & {
+    auto in_place(int layer, Where where = Where::current()) & {
         static_assert(Memory::holds_data, "in_place: this cache has no keys and values (its backend is NoData), "
                                           "expected a backend with memory; or write your own at cells()");
         const detail::Caller caller{where};
@@ -107,7 +104,7 @@ public:
 
     /// Replaces `put` where the layer's keys and values were written by other means: by a replayed graph, or
     /// `in_place`.
-    void mark_put(int layer, const std::source_location& where = std::source_location::current()) & {
+    void mark_put(int layer, Where where = Where::current()) & {
         const detail::Caller caller{where};
         const std::size_t index = state().store_index("mark_put", layer);
         expect_own_memory("mark_put", layer);
@@ -116,7 +113,7 @@ public:
 
     /// Calls f(*this, layer), so that code for a hybrid's passes also works here.
     template <class F>
-    decltype(auto) visit(int layer, F&& f, const std::source_location& where = std::source_location::current()) & {
+    decltype(auto) visit(int layer, F&& f, Where where = Where::current()) & {
         Base::expect_layer("visit", layer, where);
         return std::forward<F>(f)(*this, layer);
     }
@@ -124,7 +121,7 @@ public:
     /// Keeps the batch's tokens, and forgets tokens that fell out of the retention. Violations: a layer that was not
     /// put; tokens in branches (`Batch::parents`), because later tokens would see all of them. A reserved
     /// pass stores nothing. The pass is over; its views stay readable until the cache's next operation.
-    void commit(const std::source_location& where = std::source_location::current()) {
+    void commit(Where where = Where::current()) {
         const detail::Caller caller{where};
         detail::expect_own_pass(Base::name(), "commit");
         expect_complete();

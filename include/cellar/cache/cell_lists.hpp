@@ -10,7 +10,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <span>
 
 namespace cellar {
@@ -20,13 +19,11 @@ namespace detail {
 /// What `CellLists` and `PageLists` have in common.
 template <class Rows>
 class RowLists {
-    using Where = std::source_location;
-
 public:
     std::int32_t rows() const { return static_cast<std::int32_t>(rows_->sequences().size()); }
 
     /// The sequence of a row.
-    Sequence sequence(std::int32_t row, const Where& where = Where::current()) const {
+    Sequence sequence(std::int32_t row, Where where = Where::current()) const {
         CELLAR_EXPECTS_AT(where, row >= 0 && row < rows(), Rows::name, ": row ", row, ", expected 0 to ", rows() - 1);
         return rows_->sequences()[static_cast<std::size_t>(row)];
     }
@@ -69,15 +66,13 @@ private:
 /// device, `starts` and `lengths` are zero after the batch's rows, up to the largest number of rows that a batch can
 /// have, so a graph captured for more sequences finds empty rows.
 class CellLists : public detail::RowLists<detail::CellRows> {
-    using Where = std::source_location;
-
 public:
     /// The cells of a row, in the order of their positions, in memory of the host.
-    std::span<const std::int32_t> cells(std::int32_t row, const Where& where = Where::current()) const {
+    std::span<const std::int32_t> cells(std::int32_t row, Where where = Where::current()) const {
         return own().entries(sequence(row, where));
     }
     /// The positions of `cells(row)`, in memory of the host.
-    std::span<const std::int32_t> positions(std::int32_t row, const Where& where = Where::current()) const {
+    std::span<const std::int32_t> positions(std::int32_t row, Where where = Where::current()) const {
         return own().positions(sequence(row, where));
     }
 
@@ -93,14 +88,12 @@ public:
 ///
 /// As with `CellLists`, all lists but `pages(row)` lie in the memory of the backend.
 class PageLists : public detail::RowLists<detail::PageRows> {
-    using Where = std::source_location;
-
 public:
     /// The cells of a page, as given to `ReadPass::pages`.
     std::int32_t page_size() const { return own().page_size(); }
 
     /// The pages of a row, for the host.
-    std::span<const std::int32_t> pages(std::int32_t row, const Where& where = Where::current()) const {
+    std::span<const std::int32_t> pages(std::int32_t row, Where where = Where::current()) const {
         return own().entries(sequence(row, where));
     }
 

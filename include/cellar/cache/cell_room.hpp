@@ -9,15 +9,12 @@
 #include <cellar/memory/two_phase.hpp>
 
 #include <cstdint>
-#include <source_location>
 
 namespace cellar {
 
 /// The room in a cache: what is free, what batches need, what is promised to sequences. `Cache` derives from it.
 template <class TheCache>
 class CellRoom {
-    using Where = std::source_location;
-
 public:
     /// Cells that no sequence and no snapshot owns, and that are promised to no sequence. O(1).
     Cell free_cells(Where where = Where::current()) const { return own().table(where).available(); }

@@ -25,20 +25,20 @@ public:
     /// Where it begins. `restore` takes what lies below from the sequence itself. 0 if a pass that ends at `to()`
     /// forgets tokens: the snapshot then has all that such a pass keeps, and needs nothing of the sequence. Else where
     /// it was asked to begin. It lacks what the sequence had forgotten, and can be divided all the same.
-    Position from(const Where& where = Where::current()) const { return kept(where).from; }
+    Position from(Where where = Where::current()) const { return kept(where).from; }
 
     /// How many tokens it owns.
-    std::int32_t tokens(const Where& where = Where::current()) const { return kept(where).rows(); }
+    std::int32_t tokens(Where where = Where::current()) const { return kept(where).rows(); }
 
     /// Calls f(position, cell, count) for its tokens, in the order of positions: positions [position, position + count)
     /// lie in cells [cell, cell + count); or, if it is offloaded, in these rows of its data. O(runs).
     template <class F>
-    void visit_cells(F&& f, const Where& where = Where::current()) const {
+    void visit_cells(F&& f, Where where = Where::current()) const {
         kept(where).runs.for_each(Position{0}, to_end, std::forward<F>(f));
     }
 
     /// As `Cache::altered_from`, of what it owns.
-    Position altered_from(const Where& where = Where::current()) const { return kept(where).altered; }
+    Position altered_from(Where where = Where::current()) const { return kept(where).altered; }
 
     /// What it owns in this table; a violation if it is of another one.
     Kept& kept_in(const detail::KeptTable& table, const char* operation) const {

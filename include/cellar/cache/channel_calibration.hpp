@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <span>
 #include <vector>
 
@@ -40,7 +39,7 @@ public:
     /// [tokens, kv_heads, value_dim], as `put` takes them; keys may have their rotary positions or none. Violations:
     /// other lengths, numbers that are not finite, a layer that shares another's memory.
     void add(int layer, std::span<const float> q, std::span<const float> k, std::span<const float> v,
-             const std::source_location& where = std::source_location::current()) {
+             Where where = Where::current()) {
         const detail::Caller caller{where};
         Layer& own = at("add", layer);
         const auto tokens = std::ssize(k) / own.keys.row();

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <string>
 #include <vector>
 
@@ -118,13 +117,13 @@ std::string describe(const Memory& memory, bool colour, std::int32_t width) {
 /// `width` is the number of cells per row. O(cells + tokens of all sequences and snapshots).
 template <class Layout, class Window, class Shift, class Backend>
 std::string describe(const Cache<Layout, Window, Shift, Backend>& cache, bool colour = false, std::int32_t width = 64,
-                     const std::source_location& where = std::source_location::current()) {
+                     Where where = Where::current()) {
     const detail::Caller caller{where};
     return detail::describe(cache, colour, width);
 }
 template <class Layout, class Backend>
 std::string describe(const EncoderMemory<Layout, Backend>& memory, bool colour = false, std::int32_t width = 64,
-                     const std::source_location& where = std::source_location::current()) {
+                     Where where = Where::current()) {
     const detail::Caller caller{where};
     return detail::describe(memory, colour, width);
 }

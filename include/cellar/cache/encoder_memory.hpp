@@ -18,7 +18,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <span>
 #include <utility>
 
@@ -46,7 +45,6 @@ template <LayoutPolicy Layout, BackendPolicy Backend>
 class EncoderMemory : private Cache<Layout, FullCausal, UnrotatedShift, Backend> {
     using Cells = Cache<Layout, FullCausal, UnrotatedShift, Backend>;
     using Pass = EncoderPass<EncoderMemory>;
-    using Where = std::source_location;
 
     struct Look {
         Batch batch;

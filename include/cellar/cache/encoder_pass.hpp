@@ -6,7 +6,6 @@
 #include <cellar/cache/read_pass.hpp>
 
 #include <cstdint>
-#include <source_location>
 #include <utility>
 
 namespace cellar {
@@ -28,13 +27,13 @@ public:
 
     /// Calls f(*this, layer), so that code for a hybrid's passes also works here.
     template <class F>
-    decltype(auto) visit(int layer, F&& f, const std::source_location& where = std::source_location::current()) & {
+    decltype(auto) visit(int layer, F&& f, Where where = Where::current()) & {
         Base::expect_layer("visit", layer, where);
         return std::forward<F>(f)(*this, layer);
     }
 
     /// Ends the pass. Nothing was stored, so nothing is kept.
-    void commit(const std::source_location& where = std::source_location::current()) {
+    void commit(Where where = Where::current()) {
         const detail::Caller caller{where};
         detail::expect_own_pass(Base::name(), "commit");
         expect_complete();

@@ -22,7 +22,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <source_location>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -56,7 +55,7 @@ public:
     /// layout; for `Blocked` a `BlockedView`, which has no strides. Of a format with several values a unit, it has
     /// units in place of values; of one with two planes, it is a pair of views, `units` and `scales`. With
     /// `RotateOnRead`, keys are without their positions. Reading a layer of the batch before it was put is a violation.
-    auto keys(int layer, const std::source_location& where = std::source_location::current()) const& {
+    auto keys(int layer, Where where = Where::current()) const& {
         static_assert(Memory::holds_data, "keys: this cache has no keys and values (its backend is NoData), expected "
                                           "a backend with memory; or read your own at the cells of visible or lists");
         const detail::Caller caller{where};
@@ -65,7 +64,7 @@ public:
 
     /// The values of the history, in place: [history, kv_heads, value_dim]. A view as of the keys: with
     /// `PermutedV`, stride(0) is 1. Reading a layer of the batch before it was put is a violation.
-    auto values(int layer, const std::source_location& where = std::source_location::current()) const& {
+    auto values(int layer, Where where = Where::current()) const& {
         static_assert(Memory::holds_data, "values: this cache has no keys and values (its backend is NoData), expected "
                                           "a backend with memory; or read your own at the cells of visible or lists");
         const detail::Caller caller{where};
@@ -78,7 +77,7 @@ public:
     /// Rows of another extent are a violation, and so is reading a layer of the batch before it was put.
     template <class K, class V>
     void gather(int layer, std::span<const Cell> cells, const StridedView<K, 3>& k, const StridedView<V, 3>& v,
-                const std::source_location& where = std::source_location::current()) const& {
+                Where where = Where::current()) const& {
         static_assert(Memory::holds_data, "gather: this cache has no keys and values (its backend is NoData), expected "
                                           "a backend with memory; or read these cells of your own");
         const detail::Caller caller{where};
@@ -96,8 +95,7 @@ public:
     /// same for all layers. The first call of a pass finds the runs of all its tokens. That costs, for each token,
     /// O(runs + words of 64 cells that they span + cells / 8192), and allocates if there are more runs than ever
     /// before. Later calls are O(1), and several threads may make them at once.
-    std::span<const CellRange> visible(std::int32_t token,
-                                       const std::source_location& where = std::source_location::current()) & {
+    std::span<const CellRange> visible(std::int32_t token, Where where = Where::current()) & {
         const detail::Caller caller{where};
         State& s = state();
         CELLAR_EXPECTS(token >= 0 && token < tokens_, "visible: token ", token, ", expected 0 to ", tokens_ - 1);
@@ -118,7 +116,7 @@ public:
     ///
     /// A backend that writes lists has them in its own memory. The call then enqueues the upload of what changed since
     /// the last one, 8 bytes an entry, in one copy and one kernel for each 32768 entries. See `CellLists`.
-    CellLists lists(const std::source_location& where = std::source_location::current()) & {
+    CellLists lists(Where where = Where::current()) & {
         const detail::Caller caller{where};
         expect_lists();
         state().find_lists(0);
@@ -131,8 +129,7 @@ public:
     /// its position modulo `page_size`, and positions of one page must share a page of cells. Gaps and reordered cells
     /// break this. As with `lists`, only new pages cost time while the page size stays the same. A call with another
     /// page size ends the pages of the calls before.
-    Result<PageLists> pages(std::int32_t page_size,
-                            const std::source_location& where = std::source_location::current()) & {
+    Result<PageLists> pages(std::int32_t page_size, Where where = Where::current()) & {
         const detail::Caller caller{where};
         expect_lists();
         CELLAR_EXPECTS(page_size > 0, "pages: a page size of ", page_size, ", expected 1 or more");
@@ -150,7 +147,7 @@ public:
     /// it in its own memory (enqueued; the host uploads a bit for each token and cell of the history), else it lies in
     /// host memory.
     template <class T = float>
-    StridedView<const T, 2> mask(const std::source_location& where = std::source_location::current()) & {
+    StridedView<const T, 2> mask(Where where = Where::current()) & {
         const detail::Caller caller{where};
         using Backend = typename State::Backend;
         static_assert(Backend::host_reaches || WritesMasks<Backend>,
@@ -178,7 +175,7 @@ public:
     /// O(tokens * columns); writes nothing else, and allocates nothing. Violations: other rows than the batch's tokens,
     /// fewer columns than the history has, columns that are not contiguous, rows that overlap, a null pointer.
     template <detail::strided View>
-    void mask_into(const View& to, const std::source_location& where = std::source_location::current()) & {
+    void mask_into(const View& to, Where where = Where::current()) & {
         const detail::Caller caller{where};
         const auto mask = strided_view(to);
         static_assert(decltype(mask)::rank() == 2, "mask_into: a mask has two extents, [tokens, columns]");
@@ -204,7 +201,7 @@ public:
     /// Keys, values and mask of one layer, for a structured binding. Writes the mask, in O(tokens * history), if the
     /// pass has none of this element type yet. `keys` and `values` write none.
     template <class T = float>
-    auto get(int layer, const std::source_location& where = std::source_location::current()) & {
+    auto get(int layer, Where where = Where::current()) & {
         const detail::Caller caller{where};
         using Mask = StridedView<const T, 2>;
         return History<decltype(keys(layer)), decltype(values(layer)), Mask>{keys(layer), values(layer), mask<T>()};
@@ -246,7 +243,7 @@ protected:
 
     bool is_over() const { return state_ == nullptr; }
 
-    void expect_layer(const char* operation, int layer, const std::source_location& where) const {
+    void expect_layer(const char* operation, int layer, Where where) const {
         const detail::Caller caller{where};
         static_cast<void>(state().store_index(operation, layer));
     }

@@ -9,7 +9,6 @@
 
 #include <concepts>
 #include <iterator>
-#include <source_location>
 #include <span>
 #include <utility>
 
@@ -18,7 +17,7 @@ namespace cellar {
 namespace detail {
 
 template <class From, class To>
-void convert_span(std::span<const From> from, std::span<To> to, const std::source_location& where) {
+void convert_span(std::span<const From> from, std::span<To> to, Where where) {
     CELLAR_EXPECTS_AT(where, from.size() == to.size(), "convert: ", from.size(), " elements to ", to.size(),
                       ", expected as many");
     convert_run(from.data(), to.data(), std::ssize(from));
@@ -41,25 +40,20 @@ concept convertible_views =
 /// Converts from[i] to to[i], to the same bits as `static_cast`, with the processor's vector instructions: on x86-64
 /// F16C and AVX2, if it has them (found at run time, whatever the compiler's flags), on 64-bit ARM those that every
 /// processor has. Elsewhere it is a plain loop. The spans must be of equal size and must not overlap.
-inline void convert(std::span<const half> from, std::span<float> to,
-                    const std::source_location& where = std::source_location::current()) {
+inline void convert(std::span<const half> from, std::span<float> to, Where where = Where::current()) {
     detail::convert_span(from, to, where);
 }
-inline void convert(std::span<const bfloat16> from, std::span<float> to,
-                    const std::source_location& where = std::source_location::current()) {
+inline void convert(std::span<const bfloat16> from, std::span<float> to, Where where = Where::current()) {
     detail::convert_span(from, to, where);
 }
-inline void convert(std::span<const float> from, std::span<half> to,
-                    const std::source_location& where = std::source_location::current()) {
+inline void convert(std::span<const float> from, std::span<half> to, Where where = Where::current()) {
     detail::convert_span(from, to, where);
 }
-inline void convert(std::span<const float> from, std::span<bfloat16> to,
-                    const std::source_location& where = std::source_location::current()) {
+inline void convert(std::span<const float> from, std::span<bfloat16> to, Where where = Where::current()) {
     detail::convert_span(from, to, where);
 }
 /// A copy, for code that is written for every element.
-inline void convert(std::span<const float> from, std::span<float> to,
-                    const std::source_location& where = std::source_location::current()) {
+inline void convert(std::span<const float> from, std::span<float> to, Where where = Where::current()) {
     detail::convert_span(from, to, where);
 }
 
@@ -68,7 +62,7 @@ inline void convert(std::span<const float> from, std::span<float> to,
 /// cells (values of `PermutedV`).
 template <class From, class To>
     requires(detail::convertible_views<From, To>)
-void convert(const From& from, const To& to, const std::source_location& where = std::source_location::current()) {
+void convert(const From& from, const To& to, Where where = Where::current()) {
     constexpr int rank = static_cast<int>(From::rank());
     const StridedView<const detail::ElementOf<From>, rank> source = strided_view(from);
     const auto target = strided_view(to);

@@ -16,7 +16,6 @@
 #include <filesystem>
 #include <functional>
 #include <map>
-#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -45,7 +44,7 @@ class FileReader {
 public:
     /// Reads the header and checks it; reads no data. Fails if the file is missing, too short, or not one of ours.
     static FileResult<FileReader> open(const std::filesystem::path& path, ReadOptions options = {},
-                                       const std::source_location& where = std::source_location::current()) {
+                                       Where where = Where::current()) {
         const detail::Caller caller{where};
         FileReader reader{path, std::move(options)};
         if (auto read = reader.read_header(); !read) return std::move(read).error();
@@ -115,8 +114,7 @@ public:
     /// Copies a whole tensor of this file, whose type and size must be those of `elements`. Reads in any order, so it
     /// adds nothing to the checksum: `verify` comes first.
     template <class E>
-    FileResult<void> read(const StoredTensor& tensor, std::span<E> elements,
-                          const std::source_location& where = std::source_location::current()) {
+    FileResult<void> read(const StoredTensor& tensor, std::span<E> elements, Where where = Where::current()) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(tensor.dtype == dtype_of<E> && tensor.bytes == elements.size_bytes(),
                        "read: ", elements.size_bytes(), " bytes of type ", to_string(dtype_of<E>), " for tensor ",

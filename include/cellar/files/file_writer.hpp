@@ -17,7 +17,6 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <span>
 #include <string>
 #include <utility>
@@ -35,8 +34,7 @@ class FileWriter {
 public:
     /// Creates the other file. A plan with two tensors of one name, or with text that is not UTF-8, is a violation.
     static FileResult<FileWriter> create(const std::filesystem::path& path, const FilePlan& plan,
-                                         WriteOptions options = {},
-                                         const std::source_location& where = std::source_location::current()) {
+                                         WriteOptions options = {}, Where where = Where::current()) {
         const detail::Caller caller{where};
         FileWriter writer{path, plan, std::move(options)};
         if (auto created = writer.file_.create(writer.data_begin() + writer.total_bytes(), writer.options_.permissions);
@@ -48,8 +46,7 @@ public:
 
     /// The next bytes of the current tensor, little-endian. More bytes than are missing are a violation. After an
     /// error, every call returns it.
-    FileResult<void> append(std::span<const std::byte> bytes,
-                            const std::source_location& where = std::source_location::current()) {
+    FileResult<void> append(std::span<const std::byte> bytes, Where where = Where::current()) {
         const detail::Caller caller{where};
         if (error_) return *error_;
         CELLAR_EXPECTS(at_ < header_.tensors().size() || bytes.empty(), "append: ", bytes.size(),
@@ -66,13 +63,12 @@ public:
 
     /// The same from elements of this machine.
     template <class E>
-    FileResult<void> append_elements(std::span<const E> elements,
-                                     const std::source_location& where = std::source_location::current()) {
+    FileResult<void> append_elements(std::span<const E> elements, Where where = Where::current()) {
         return append_units(std::as_bytes(elements), sizeof(E), where);
     }
     /// The same from the bytes of elements that have so many each.
     FileResult<void> append_units(std::span<const std::byte> units, std::size_t unit_bytes,
-                                  const std::source_location& where = std::source_location::current()) {
+                                  Where where = Where::current()) {
         if constexpr (std::endian::native == std::endian::little) return append(units, where);
         std::vector<std::byte> bytes{units.begin(), units.end()};
         detail::swap_to_little_endian(bytes, unit_bytes);
@@ -82,7 +78,7 @@ public:
     /// Writes the header, syncs, and gives the file its name. A plan whose data is incomplete is a violation. If only
     /// the last step fails, the sync of the folder, then the new file is in place, and may be lost with the power. A
     /// second call after a success is a violation.
-    FileResult<void> finish(const std::source_location& where = std::source_location::current()) {
+    FileResult<void> finish(Where where = Where::current()) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(!is_finished_, "finish: the file is finished, expected a new one");
         CELLAR_EXPECTS(error_ || at_ == header_.tensors().size(), "finish: tensor ", name_of_next(),

@@ -7,7 +7,6 @@
 #include <bit>
 #include <cstddef>
 #include <cstring>
-#include <source_location>
 #include <span>
 #include <type_traits>
 #include <vector>
@@ -41,8 +40,7 @@ inline std::span<const std::byte> in_native_order(std::span<const std::byte> byt
 /// Elements as the bytes of a file, which are little-endian on every machine. The lengths must agree.
 template <class E>
     requires(std::is_trivially_copyable_v<E>)
-void to_little_endian(std::span<const E> elements, std::span<std::byte> bytes,
-                      const std::source_location& where = std::source_location::current()) {
+void to_little_endian(std::span<const E> elements, std::span<std::byte> bytes, Where where = Where::current()) {
     CELLAR_EXPECTS_AT(where, bytes.size() == elements.size_bytes(), bytes.size(), " bytes for ", elements.size(),
                       " elements, expected ", elements.size_bytes());
     if (bytes.empty()) return;
@@ -53,8 +51,7 @@ void to_little_endian(std::span<const E> elements, std::span<std::byte> bytes,
 /// The reverse. `bytes` may lie at any address.
 template <class E>
     requires(std::is_trivially_copyable_v<E>)
-void from_little_endian(std::span<const std::byte> bytes, std::span<E> elements,
-                        const std::source_location& where = std::source_location::current()) {
+void from_little_endian(std::span<const std::byte> bytes, std::span<E> elements, Where where = Where::current()) {
     CELLAR_EXPECTS_AT(where, bytes.size() == elements.size_bytes(), bytes.size(), " bytes for ", elements.size(),
                       " elements, expected ", elements.size_bytes());
     if (bytes.empty()) return;

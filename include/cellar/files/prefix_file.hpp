@@ -19,7 +19,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <source_location>
 #include <string>
 #include <utility>
 
@@ -30,7 +29,7 @@ namespace cellar {
 template <PrefixTreeMemory M>
     requires(detail::SavesSnapshots<M>)
 FileResult<void> save(const std::filesystem::path& path, PrefixTree<M>& tree, const SaveOptions& options = {},
-                      const std::source_location& where = std::source_location::current()) {
+                      Where where = Where::current()) {
     const detail::Caller caller{where};
     const detail::SavedPrefixes<M> prefixes{tree};
     detail::StoredSnapshot whole;
@@ -50,8 +49,7 @@ FileResult<void> save(const std::filesystem::path& path, PrefixTree<M>& tree, co
 template <PrefixTreeMemory M>
     requires(detail::SavesSnapshots<M>)
 FileResult<void> load(const std::filesystem::path& path, PrefixTree<M>& tree, Sequence s,
-                      const LoadOptions& options = {},
-                      const std::source_location& where = std::source_location::current()) {
+                      const LoadOptions& options = {}, Where where = Where::current()) {
     const detail::Caller caller{where};
     const std::int64_t nodes = tree.statistics().nodes;
     CELLAR_EXPECTS(nodes == 0, "load: the tree has ", nodes, " nodes, expected an empty one");

@@ -21,7 +21,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <utility>
 #include <vector>
@@ -153,8 +152,7 @@ FileResult<void> save_sequences(const std::filesystem::path& path, M& memory, Id
 /// one snapshot at a time. Blocks. O(sequences^2 * runs), and what is written.
 template <detail::SavesSnapshots M>
 FileResult<void> save(const std::filesystem::path& path, M& memory, IdSpan<Sequence> sequences,
-                      const SaveOptions& options = {},
-                      const std::source_location& where = std::source_location::current()) {
+                      const SaveOptions& options = {}, Where where = Where::current()) {
     const detail::Caller caller{where};
     return detail::save_sequences(path, memory, sequences, nullptr, options);
 }
@@ -162,7 +160,7 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, IdSpan<Seque
 /// The same for all sequences of the memory, empty ones included.
 template <detail::SavesSnapshots M>
 FileResult<void> save(const std::filesystem::path& path, M& memory, AllSequences, const SaveOptions& options = {},
-                      const std::source_location& where = std::source_location::current()) {
+                      Where where = Where::current()) {
     return save(path, memory, detail::all_of(memory), options, where);
 }
 
@@ -170,8 +168,7 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, AllSequences
 /// `cannot_rewind`: in the file, they are empty.
 template <detail::SavesSnapshots M>
 FileResult<std::vector<Sequence>> save(const std::filesystem::path& path, M& memory, ResumableSequences,
-                                       const SaveOptions& options = {},
-                                       const std::source_location& where = std::source_location::current()) {
+                                       const SaveOptions& options = {}, Where where = Where::current()) {
     const detail::Caller caller{where};
     std::vector<Sequence> left_out;
     auto saved = detail::save_sequences(path, memory, detail::all_of(memory), &left_out, options);
@@ -186,8 +183,7 @@ FileResult<std::vector<Sequence>> save(const std::filesystem::path& path, M& mem
 /// returns, it needs as much host memory as the file has data. Throws `std::bad_alloc`.
 template <detail::SavesSnapshots M>
 FileResult<void> load(const std::filesystem::path& path, M& memory, IdSpan<Sequence> sequences,
-                      const LoadOptions& options = {},
-                      const std::source_location& where = std::source_location::current()) {
+                      const LoadOptions& options = {}, Where where = Where::current()) {
     const detail::Caller caller{where};
     return detail::load_sequences(path, memory, sequences, false, options);
 }
@@ -195,7 +191,7 @@ FileResult<void> load(const std::filesystem::path& path, M& memory, IdSpan<Seque
 /// The same for all sequences of the memory. The file may have fewer, or more if they have no tokens.
 template <detail::SavesSnapshots M>
 FileResult<void> load(const std::filesystem::path& path, M& memory, AllSequences, const LoadOptions& options = {},
-                      const std::source_location& where = std::source_location::current()) {
+                      Where where = Where::current()) {
     const detail::Caller caller{where};
     return detail::load_sequences(path, memory, detail::all_of(memory), true, options);
 }

@@ -17,7 +17,6 @@
 #include <cstddef>
 #include <filesystem>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,8 +29,7 @@ namespace cellar {
 /// 1 MiB of memory.
 template <detail::SavesSnapshots M, std::same_as<SnapshotOf<M>> Snapshot>
 FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapshot& snapshot,
-                      const SaveOptions& options = {},
-                      const std::source_location& where = std::source_location::current()) {
+                      const SaveOptions& options = {}, Where where = Where::current()) {
     const detail::Caller caller{where};
     const auto store = [&](std::size_t, detail::StoredSnapshot& stored) -> Result<void> {
         memory.save(snapshot, "", stored);
@@ -44,7 +42,7 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, const Snapsh
 /// a recurrent memory needs room for one (`StateLimits::snapshots`).
 template <detail::SavesSnapshots M>
 FileResult<void> save(const std::filesystem::path& path, M& memory, Sequence s, const SaveOptions& options = {},
-                      const std::source_location& where = std::source_location::current()) {
+                      Where where = Where::current()) {
     const detail::Caller caller{where};
     const auto snapshot = detail::snapshot_keeping_schedule(memory, s, Position{0}, to_end);
     if (!snapshot) return detail::refused(path, snapshot.error());
@@ -59,7 +57,7 @@ FileResult<void> save(const std::filesystem::path& path, M& memory, Sequence s, 
 /// after an error the memory is as it was. Blocks. Throws `std::bad_alloc`.
 template <detail::SavesSnapshots M>
 FileResult<SnapshotOf<M>> load(const std::filesystem::path& path, M& memory, const LoadOptions& options = {},
-                               const std::source_location& where = std::source_location::current()) {
+                               Where where = Where::current()) {
     const detail::Caller caller{where};
     std::optional<detail::PreparedLoad<M>> prepared;
     const auto prepare = [&](auto& source, auto& arrays) -> detail::Checked<void> {
@@ -77,7 +75,7 @@ FileResult<SnapshotOf<M>> load(const std::filesystem::path& path, M& memory, con
 /// it needs as much host memory as the snapshot. Throws `std::bad_alloc`.
 template <detail::SavesSnapshots M>
 FileResult<void> load(const std::filesystem::path& path, M& memory, Sequence s, const LoadOptions& options = {},
-                      const std::source_location& where = std::source_location::current()) {
+                      Where where = Where::current()) {
     const detail::Caller caller{where};
     const auto snapshot = load(path, memory, options, where);
     if (!snapshot) return snapshot.error();
@@ -90,7 +88,7 @@ FileResult<void> load(const std::filesystem::path& path, M& memory, Sequence s, 
 /// the file, which has the notes, and reads no data. To be sure that what is loaded later belongs to these notes, pass
 /// them as `LoadOptions::notes`: the file may have been replaced.
 inline FileResult<FileNotes> read_notes(const std::filesystem::path& path, ReadOptions options = {},
-                                        const std::source_location& where = std::source_location::current()) {
+                                        Where where = Where::current()) {
     auto reader = FileReader::open(path, std::move(options), where);
     if (!reader) return std::move(reader).error();
     FileNotes notes;

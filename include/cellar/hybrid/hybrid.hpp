@@ -25,7 +25,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -52,7 +51,6 @@ class Hybrid {
     using Map = detail::LayerMap<Pattern, Members...>;
     using Pass = HybridPass<Pattern, Members...>;
     using Snapshot = HybridSnapshot<Members...>;
-    using Where = std::source_location;
     static constexpr bool at_run_time = std::is_same_v<Pattern, RunTimePattern>;
     template <class Operation>
     using Prepared = detail::PreparedByAll<Operation, Members...>;
@@ -459,12 +457,12 @@ private:
     }
 
     template <class Layers>
-    static Map make_map(const std::source_location& where, const Layers& layers) {
+    static Map make_map(Where where, const Layers& layers) {
         const detail::Caller caller{where};
         return Map{layers};
     }
 
-    void check_members(const std::source_location& where) {
+    void check_members(Where where) {
         const detail::Caller caller{where};
         int member = 0;
         std::apply([&](const auto&... m) { (check(m, member++), ...); }, members_.all());

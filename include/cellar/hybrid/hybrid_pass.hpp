@@ -13,7 +13,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <source_location>
 #include <tuple>
 #include <utility>
 
@@ -36,7 +35,7 @@ public:
     /// must return the same type for all members. For a layer without memory it gets a `NoMemory` in place of a pass,
     /// and i counts such layers.
     template <class F>
-    decltype(auto) visit(int layer, F&& f, const std::source_location& where = std::source_location::current()) & {
+    decltype(auto) visit(int layer, F&& f, Where where = Where::current()) & {
         CELLAR_EXPECTS_AT(where, layer >= 0 && layer < layers(), "visit: layer ", layer, ", expected 0 to ",
                           layers() - 1);
         return visit_from<Map::next_used(0)>(map_.place(layer), layer, f, where);
@@ -45,7 +44,7 @@ public:
     /// The pass of one member, for example of one without layers in the pattern. Commit and drop the whole: to commit
     /// this alone is a violation, and so is to commit the whole after dropping this.
     template <class Member>
-    auto& of(const std::source_location& where = std::source_location::current()) & {
+    auto& of(Where where = Where::current()) & {
         static_assert(detail::times_among<Member, Members...> == 1, "the hybrid has no such member");
         auto& pass = std::get<detail::index_among<Member, Members...>()>(passes_);
         CELLAR_EXPECTS_AT(where, pass.has_value(), "of: the hybrid was made without this member, expected one with it");
@@ -54,7 +53,7 @@ public:
 
     /// Keeps the batch's tokens, in all members. If one of the passes must not be committed yet, that violation comes
     /// before any is committed.
-    void commit(const std::source_location& where = std::source_location::current()) {
+    void commit(Where where = Where::current()) {
         const detail::Caller caller{where};
         detail::expect_own_pass(name_, "commit");
         name_missing_layers(std::index_sequence_for<Members...>{});
@@ -120,7 +119,7 @@ private:
     }
 
     template <int I, class F>
-    decltype(auto) visit_from(LayerPlace place, int layer, F& f, const std::source_location& where) {
+    decltype(auto) visit_from(LayerPlace place, int layer, F& f, Where where) {
         constexpr int next = Map::next_used(I + 1);
         if constexpr (next <= Map::members)
             if (place.member != I) return visit_from<next>(place, layer, f, where);
@@ -135,7 +134,7 @@ private:
 
     // f is not called from here, because it has lines of its own.
     template <class Pass>
-    static void set_name(Pass& pass, int member, int own, int model, const std::source_location& where) {
+    static void set_name(Pass& pass, int member, int own, int model, Where where) {
         const detail::Caller caller{where};
         detail::set_name(pass, member, own, model);
     }

@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <source_location>
 #include <tuple>
 #include <utility>
 
@@ -22,27 +21,27 @@ template <class... Members>
 class HybridSnapshot {
 public:
     /// The largest of the members' `from`: below it, at least one member needs the sequence's own tokens.
-    Position from(const std::source_location& where = std::source_location::current()) const {
+    Position from(Where where = Where::current()) const {
         Position from{0};
         for_each([&](const auto& snapshot) { from = std::max(from, snapshot.from(where)); });
         return from;
     }
     /// Where it ends: the position of the next token.
-    Position to(const std::source_location& where = std::source_location::current()) const {
+    Position to(Where where = Where::current()) const {
         Position to = to_end; // as snapshots with inputs behind it say; the others agree
         for_each([&](const auto& snapshot) { to = std::min(to, snapshot.to(where)); });
         return to;
     }
 
     /// True after `offload`.
-    bool is_offloaded(const std::source_location& where = std::source_location::current()) const {
+    bool is_offloaded(Where where = Where::current()) const {
         bool all = true;
         for_each([&](const auto& snapshot) { all = all && snapshot.is_offloaded(where); });
         return all;
     }
 
     /// Bytes of all members' snapshots outside their memories: 0 if they are in place.
-    std::int64_t bytes(const std::source_location& where = std::source_location::current()) const {
+    std::int64_t bytes(Where where = Where::current()) const {
         std::int64_t bytes = 0;
         for_each([&](const auto& snapshot) { bytes += snapshot.bytes(where); });
         return bytes;
@@ -50,12 +49,12 @@ public:
 
     /// The snapshot of one member.
     template <class Member>
-    const auto& of(const std::source_location& where = std::source_location::current()) const {
+    const auto& of(Where where = Where::current()) const {
         static_assert(detail::times_among<Member, Members...> == 1, "the hybrid has no such member");
         return of<detail::index_among<Member, Members...>()>(where);
     }
     template <int I>
-    const auto& of(const std::source_location& where = std::source_location::current()) const {
+    const auto& of(Where where = Where::current()) const {
         const auto& snapshot = std::get<static_cast<std::size_t>(I)>(members_);
         CELLAR_EXPECTS_AT(where, snapshot.has_value(), "of: the hybrid was made without member ", I,
                           ", expected one with it");

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <dlpack/dlpack.h>
 #include <memory>
-#include <source_location>
 #include <type_traits>
 #include <utility>
 
@@ -113,8 +112,7 @@ DlpackTensor<Managed> to_dlpack(const StridedView<T, Rank>& view, DLDevice devic
 /// alive.
 template <class T, int Rank>
     requires(detail::dlpack_element<std::remove_const_t<T>>)
-StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device,
-                                 const std::source_location& where = std::source_location::current()) {
+StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device, Where where = Where::current()) {
     const detail::Caller caller{where};
     constexpr DLDataType expected = detail::dlpack_type<std::remove_const_t<T>>;
     CELLAR_EXPECTS(tensor.ndim == Rank, "from_dlpack: a tensor of ", tensor.ndim, " extents, expected ", Rank);
@@ -150,7 +148,7 @@ StridedView<T, Rank> from_dlpack(const DLTensor& tensor, DLDevice device,
 /// The same for a tensor with a version and a read-only flag, which are checked.
 template <class T, int Rank>
 StridedView<T, Rank> from_dlpack(const DLManagedTensorVersioned& tensor, DLDevice device,
-                                 const std::source_location& where = std::source_location::current()) {
+                                 Where where = Where::current()) {
     const detail::Caller caller{where};
     CELLAR_EXPECTS(tensor.version.major == DLPACK_MAJOR_VERSION, "from_dlpack: a tensor of version ",
                    tensor.version.major, " of DLPack, expected ", DLPACK_MAJOR_VERSION);

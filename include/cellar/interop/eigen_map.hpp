@@ -8,7 +8,6 @@
 #include <Eigen/Core>
 
 #include <cstdint>
-#include <source_location>
 #include <type_traits>
 
 namespace cellar {
@@ -28,8 +27,7 @@ auto eigen_map(const StridedView<T, 2>& view) {
 /// The matrix that remains of three extents with one index fixed: `eigen_map(pass->keys(layer), 1, head)` is the
 /// [history, key_dim] of one head.
 template <class T>
-auto eigen_map(const StridedView<T, 3>& view, int axis, std::int64_t index,
-               const std::source_location& where = std::source_location::current()) {
+auto eigen_map(const StridedView<T, 3>& view, int axis, std::int64_t index, Where where = Where::current()) {
     CELLAR_EXPECTS_AT(where, axis >= 0 && axis < 3, "eigen_map: axis ", axis, ", expected 0 to 2");
     CELLAR_EXPECTS_AT(where, index >= 0 && index < view.extent(axis), "eigen_map: index ", index, " of axis ", axis,
                       ", expected 0 to ", view.extent(axis) - 1);

@@ -30,7 +30,6 @@
 #include <initializer_list>
 #include <iterator>
 #include <new>
-#include <source_location>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -94,8 +93,7 @@ inline RowsMemory memory_of(const ggml_tensor& tensor, ggml_type expected) {
 /// The rows of a tensor [dim, heads, tokens] as [tokens, heads, dim], for `put` and `attend`. (ggml names the innermost
 /// extent first.) Any strides. Violations: elements of another type, a fourth extent, memory that is not the host's.
 template <Element T>
-StridedView<const T, 3> rows(const ggml_tensor& tensor,
-                             const std::source_location& where = std::source_location::current()) {
+StridedView<const T, 3> rows(const ggml_tensor& tensor, Where where = Where::current()) {
     const cellar::detail::Caller caller{where};
     constexpr std::int64_t bytes = sizeof(T);
     detail::expect_type("rows", tensor, type_of<T>);
@@ -118,8 +116,7 @@ StridedView<const T, 3> rows(const ggml_tensor& tensor,
 /// the layer stores keys alone. The cache sets it to zeros. Violations: elements of other types, gaps between rows,
 /// memory that is not the host's.
 template <GgmlFormat Key, GgmlFormat Value = Key>
-LayerMemory layer_memory(const ggml_tensor& keys, const ggml_tensor* values,
-                         const std::source_location& where = std::source_location::current()) {
+LayerMemory layer_memory(const ggml_tensor& keys, const ggml_tensor* values, Where where = Where::current()) {
     const cellar::detail::Caller caller{where};
     LayerMemory memory{.keys = detail::memory_of(keys, type_of<Key>)};
     if (values != nullptr) memory.values = detail::memory_of(*values, type_of<Value>);
@@ -141,7 +138,6 @@ struct AttentionTimes {
 /// - The nodes point to this object: it outlives the graphs. One computation at a time.
 template <MemoryPass Pass>
 class Attention {
-    using Where = std::source_location;
 
     struct Layer {
         Attention* owner = nullptr;
@@ -152,7 +148,7 @@ class Attention {
 
 public:
     /// For the layers of a model; see `Memory::layers`.
-    explicit Attention(int layers, const Where& where = Where::current()) : layers_(checked(layers, where)) {
+    explicit Attention(int layers, Where where = Where::current()) : layers_(checked(layers, where)) {
         for (Layer& layer : layers_) {
             layer.owner = this;
             layer.index = static_cast<int>(&layer - layers_.data());
@@ -164,7 +160,7 @@ public:
     /// How a layer weighs what its tokens see, in all graphs: scale, soft cap, slopes, sinks, `reads_shared_once`. The
     /// slopes and sinks stay where they are. A layer for which this is not called has the options' defaults.
     /// Violation: a log_sum_exp, which is no property of a layer.
-    void set_options(int layer, const AttentionOptions& options, const Where& where = Where::current()) {
+    void set_options(int layer, const AttentionOptions& options, Where where = Where::current()) {
         CELLAR_EXPECTS_AT(where, options.log_sum_exp.pointer == nullptr,
                           "set_options: a log_sum_exp, expected options of a layer alone");
         of(layer, "set_options", where).options = options;
@@ -174,7 +170,7 @@ public:
     /// q [key_dim, heads, tokens]. Its result is [value_dim, heads, tokens], contiguous. All are F32, q and k rotated
     /// where the model has rotary positions, but k not for a cache with `RotateOnRead`; views with any strides.
     ggml_tensor* attend(ggml_context* context, int layer, ggml_tensor* q, ggml_tensor* k, ggml_tensor* v,
-                        const Where& where = Where::current()) {
+                        Where where = Where::current()) {
         CELLAR_EXPECTS_AT(where, k != nullptr && v != nullptr,
                           "attend: no keys or no values, expected both, or the value_dim of the results");
         return node(context, layer, {q, k, v}, v->ne[0], where);
@@ -183,7 +179,7 @@ public:
     /// The same for a layer that stores keys alone (MLA): the values are their first `value_dim` elements. With k null,
     /// for a layer that stores nothing itself: it reads the memory of another layer, or an encoder's inputs.
     ggml_tensor* attend(ggml_context* context, int layer, ggml_tensor* q, ggml_tensor* k, std::int64_t value_dim,
-                        const Where& where = Where::current()) {
+                        Where where = Where::current()) {
         if (k == nullptr) return node(context, layer, {q}, value_dim, where);
         return node(context, layer, {q, k}, value_dim, where);
     }
@@ -192,14 +188,14 @@ public:
     /// GGML_STATUS_SUCCESS, and drop it otherwise. An exception of `put` or `attend`, or of the handler of a violation,
     /// leaves `compute` when the computation has ended; no later layer was put then, and its results are zeros.
     /// Allocates nothing in a steady state.
-    ggml_status compute(Pass& pass, ggml_backend_t backend, ggml_cgraph* graph, const Where& where = Where::current()) {
+    ggml_status compute(Pass& pass, ggml_backend_t backend, ggml_cgraph* graph, Where where = Where::current()) {
         return compute(
             pass, [&] { return ggml_backend_graph_compute(backend, graph); }, where);
     }
 
     /// The same with a function that computes the graph, for example by a scheduler, and returns its ggml_status.
     template <std::invocable F>
-    ggml_status compute(Pass& pass, F&& compute_graph, const Where& where = Where::current()) {
+    ggml_status compute(Pass& pass, F&& compute_graph, Where where = Where::current()) {
         const cellar::detail::Caller caller{where};
         CELLAR_EXPECTS(pass_ == nullptr, "compute: another computation is under way, expected one at a time");
         for (Layer& layer : layers_) layer.threads.reset();
@@ -225,19 +221,19 @@ private:
         Pass*& place;
     };
 
-    static std::size_t checked(int layers, const Where& where) {
+    static std::size_t checked(int layers, Where where) {
         CELLAR_EXPECTS_AT(where, layers > 0, "Attention: ", layers, " layers, expected at least 1");
         return static_cast<std::size_t>(layers);
     }
 
-    Layer& of(int layer, const char* call, const Where& where) {
+    Layer& of(int layer, const char* call, Where where) {
         CELLAR_EXPECTS_AT(where, layer >= 0 && layer < std::ssize(layers_), call, ": layer ", layer, ", expected 0 to ",
                           std::ssize(layers_) - 1);
         return layers_[static_cast<std::size_t>(layer)];
     }
 
     ggml_tensor* node(ggml_context* context, int layer, std::initializer_list<ggml_tensor*> sources,
-                      std::int64_t value_dim, const Where& where) {
+                      std::int64_t value_dim, Where where) {
         const cellar::detail::Caller caller{where};
         Layer& own = of(layer, "attend", where);
         std::vector<ggml_tensor*> arguments{sources};
@@ -312,7 +308,7 @@ public:
     /// `CacheShape::factors`, because ggml's kernels do not multiply by them; memory of a program's own that is not
     /// aligned to 32 bytes. Throws `std::bad_alloc`.
     template <class Cache>
-    explicit Tensors(Cache& cache, const std::source_location& where = std::source_location::current())
+    explicit Tensors(Cache& cache, Where where = Where::current())
         : shape_{cache.shape()}, context_{ggml_init({context_bytes(shape_), nullptr, true})} {
         using Layout = typename Cache::layout_type;
         using Key = typename Layout::key_format;
@@ -352,7 +348,7 @@ public:
 
     /// After a computation that wrote the keys and values of all layers, in place of `put`.
     template <class Pass>
-    void mark_put(Pass& pass, const std::source_location& where = std::source_location::current()) const {
+    void mark_put(Pass& pass, Where where = Where::current()) const {
         for (const Layer& layer : layers_) pass.mark_put(layer.index, where);
     }
 
@@ -436,7 +432,7 @@ public:
     /// Writes the inputs, after they were allocated, and before every computation: ggml may use their memory for other
     /// tensors during one. In place, if the host reaches their memory. O(tokens * history).
     template <class Pass>
-    void set(Pass& pass, const std::source_location& where = std::source_location::current()) const {
+    void set(Pass& pass, Where where = Where::current()) const {
         const cellar::detail::Caller caller{where};
         CELLAR_EXPECTS(fits(pass), "set: a pass of ", pass.tokens(), " tokens with ", pass.history().count,
                        " cells from ", pass.history().first, " on, expected ", tokens_, " with ", history_.count,
@@ -458,7 +454,7 @@ public:
     /// [value_dim * heads, tokens].
     ggml_tensor* attend(ggml_context* context, ggml_cgraph* graph, const Tensors& tensors, int layer, ggml_tensor* q,
                         ggml_tensor* k, ggml_tensor* v, const FlashOptions& options = {},
-                        const std::source_location& where = std::source_location::current()) const {
+                        Where where = Where::current()) const {
         const cellar::detail::Caller caller{where};
         const LayerShape shape = tensors.shape()[layer];
         ggml_tensor* const keys = tensors.keys(layer);

@@ -6,7 +6,6 @@
 #include <cellar/base/view.hpp>
 
 #include <cstdint>
-#include <source_location>
 #include <type_traits>
 
 namespace cellar {
@@ -51,8 +50,7 @@ struct BlockedView {
     }
 
     /// [blocks, heads, BlockCells, dim]. A violation if the view does not begin and end with whole blocks.
-    constexpr StridedView<T, 4>
-    whole_blocks(const std::source_location& where = std::source_location::current()) const {
+    constexpr StridedView<T, 4> whole_blocks(Where where = Where::current()) const {
         CELLAR_EXPECTS_AT(where, first_cell == 0 && extents[0] % BlockCells == 0, "whole_blocks: cells [", first_cell,
                           ", ", first_cell + extents[0], ") of the first block and those behind it, expected to begin ",
                           "and end at multiples of ", BlockCells);

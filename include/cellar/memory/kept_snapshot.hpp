@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
 
 #include <cstdint>
-#include <source_location>
 #include <utility>
 
 namespace cellar::detail {
@@ -13,20 +13,17 @@ namespace cellar::detail {
 /// What the snapshots of all memories have.
 template <class TheKept>
 class KeptSnapshot {
-protected:
-    using Where = std::source_location;
-
 public:
     using Kept = TheKept;
 
     /// Where it ends: the position of the next token.
-    Position to(const Where& where = Where::current()) const { return kept(where).to; }
+    Position to(Where where = Where::current()) const { return kept(where).to; }
 
     /// True after `offload`.
-    bool is_offloaded(const Where& where = Where::current()) const { return kept(where).is_offloaded(); }
+    bool is_offloaded(Where where = Where::current()) const { return kept(where).is_offloaded(); }
 
     /// Bytes outside the memory's cells or slots: 0 if it is in place.
-    std::int64_t bytes(const Where& where = Where::current()) const {
+    std::int64_t bytes(Where where = Where::current()) const {
         const Kept& owned = kept(where);
         return owned.is_offloaded() ? owned.data->bytes() : 0;
     }
@@ -35,7 +32,7 @@ public:
     explicit KeptSnapshot(KeptPointer<Kept> kept) : kept_{std::move(kept)} {}
 
 protected:
-    Kept& kept(const Where& where = Where::current()) const { return expect_kept(kept_, where); }
+    Kept& kept(Where where = Where::current()) const { return expect_kept(kept_, where); }
 
 private:
     KeptPointer<Kept> kept_;

@@ -10,7 +10,6 @@
 #include <cellar/memory/operations.hpp>
 
 #include <concepts>
-#include <source_location>
 #include <type_traits>
 #include <utility>
 
@@ -137,7 +136,7 @@ auto finish_if(FirstPhase prepared, Finish finish) {
 
 /// Both phases, for the line of a caller.
 template <class M, class Operation>
-auto perform(M& memory, const Operation& operation, const std::source_location& where) {
+auto perform(M& memory, const Operation& operation, Where where) {
     const Caller caller{where};
     return finish_if(memory.prepare(operation),
                      [&](auto&& prepared) { return memory.finish(std::forward<decltype(prepared)>(prepared)); });

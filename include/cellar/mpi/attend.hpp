@@ -16,7 +16,6 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
-#include <source_location>
 #include <type_traits>
 
 namespace cellar::detail {
@@ -70,7 +69,7 @@ namespace cellar::mpi {
 template <class Cache, class Queries, class Out, class Threads = CallingThread>
 MpiResult<void> attend(ContextPass<Cache>& pass, int layer, const Queries& q, Out&& out,
                        const AttentionOptions& options = {}, const Threads& threads = {},
-                       const std::source_location& where = std::source_location::current()) {
+                       Where where = Where::current()) {
     static_assert(Cache::backend_type::host_reaches, "attend: not yet for a backend whose memory the host cannot read");
     static_cast<void>(detail::expect_kept<Out&&>());
     const detail::Caller caller{where};

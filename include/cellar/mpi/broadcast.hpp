@@ -14,7 +14,6 @@
 #include <cstdint>
 #include <mpi.h>
 #include <new>
-#include <source_location>
 #include <span>
 #include <vector>
 
@@ -26,15 +25,13 @@ class SharedBatch {
 public:
     /// A batch of at most this many tokens is one message, a longer one is two. The first message always has room for
     /// so many tokens: 20 bytes each, and 12 more.
-    explicit SharedBatch(std::int32_t tokens_in_first_message = 64,
-                         const std::source_location& where = std::source_location::current())
+    explicit SharedBatch(std::int32_t tokens_in_first_message = 64, Where where = Where::current())
         : first_{header + values * expect_room(tokens_in_first_message, where)} {
         message_.resize(static_cast<std::size_t>(first_));
     }
 
     /// Copies the batch and the ids of its tokens, which may be left out. The batch has no list of stored tokens.
-    void assign(const Batch& batch, std::span<const std::int32_t> ids = {},
-                const std::source_location& where = std::source_location::current()) {
+    void assign(const Batch& batch, std::span<const std::int32_t> ids = {}, Where where = Where::current()) {
         const auto tokens = static_cast<std::size_t>(batch.tokens());
         CELLAR_EXPECTS_AT(where, batch.sequences.size() == tokens, "SharedBatch: ", batch.sequences.size(),
                           " sequences, expected one for each of ", tokens, " positions");
@@ -99,8 +96,7 @@ public:
     }
 
 private:
-    friend MpiResult<void> broadcast(const Communicator& comm, SharedBatch& shared, int root,
-                                     const std::source_location& where);
+    friend MpiResult<void> broadcast(const Communicator& comm, SharedBatch& shared, int root, Where where);
 
     static constexpr std::int32_t version = 0x63420002;
     static constexpr std::int32_t has_groups = 1;
@@ -109,7 +105,7 @@ private:
     static constexpr int header = 3;
     static constexpr int values = 5; // of a token at most
 
-    static std::int32_t expect_room(std::int32_t tokens, const std::source_location& where) {
+    static std::int32_t expect_room(std::int32_t tokens, Where where) {
         CELLAR_EXPECTS_AT(where, tokens >= 0 && tokens < (1 << 26), "SharedBatch: ", tokens, " tokens, expected 0 to ",
                           (1 << 26) - 1);
         return tokens;
@@ -137,7 +133,7 @@ private:
 /// before throws `std::bad_alloc`, and must not go on with this communicator: it has missed a message.
 /// `SharedBatch::reserve_message` sets the memory aside.
 inline MpiResult<void> broadcast(const Communicator& comm, SharedBatch& shared, int root,
-                                 const std::source_location& where = std::source_location::current()) {
+                                 Where where = Where::current()) {
     detail::expect_valid("broadcast", comm, where);
     CELLAR_EXPECTS_AT(where, root >= 0 && root < comm.size(), "broadcast: rank ", root, ", expected 0 to ",
                       comm.size() - 1);

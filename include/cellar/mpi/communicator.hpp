@@ -7,7 +7,6 @@
 
 #include <memory>
 #include <mpi.h>
-#include <source_location>
 
 namespace cellar::mpi {
 
@@ -19,7 +18,7 @@ class Communicator {
 public:
     /// Collective over `comm`, an intracommunicator: all its ranks make theirs at the same time. MPI must be
     /// initialised, and not finalised.
-    explicit Communicator(MPI_Comm comm, const std::source_location& where = std::source_location::current()) {
+    explicit Communicator(MPI_Comm comm, Where where = Where::current()) {
         int initialised = 0;
         MPI_Initialized(&initialised);
         CELLAR_EXPECTS_AT(where, initialised != 0, "Communicator: MPI is not initialised, expected MPI_Init before");
@@ -58,13 +57,12 @@ private:
 namespace cellar::detail {
 
 /// A violation if the communicator was moved from.
-inline void expect_valid(const char* operation, const mpi::Communicator& comm, const std::source_location& where) {
+inline void expect_valid(const char* operation, const mpi::Communicator& comm, Where where) {
     CELLAR_EXPECTS_AT(where, comm.handle() != MPI_COMM_NULL, operation,
                       ": the communicator was moved from, expected one that was not");
 }
 /// What transfers with another process use. A violation if `rank` is not that of another one.
-inline Transfers& expect_other(const char* operation, const mpi::Communicator& comm, int rank,
-                               const std::source_location& where) {
+inline Transfers& expect_other(const char* operation, const mpi::Communicator& comm, int rank, Where where) {
     expect_valid(operation, comm, where);
     CELLAR_EXPECTS_AT(where, rank >= 0 && rank < comm.size() && rank != comm.rank(), operation, ": rank ", rank,
                       ", expected 0 to ", comm.size() - 1, " other than this process, ", comm.rank());

@@ -28,7 +28,6 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <source_location>
 #include <span>
 #include <utility>
 
@@ -62,8 +61,7 @@ public:
     std::int32_t tokens() const { return local_.tokens(); }
 
     /// The tokens that this rank stores, as indices into the batch, in ascending order.
-    std::span<const std::int32_t>
-    stored_indices(const std::source_location& where = std::source_location::current()) const {
+    std::span<const std::int32_t> stored_indices(Where where = Where::current()) const {
         const detail::Caller caller{where};
         return state().stored;
     }
@@ -71,7 +69,7 @@ public:
     /// Stores the keys [stored, kv_heads, key_dim] and values [stored, kv_heads, value_dim] of the tokens in
     /// `stored_indices()`, in their order; see `CachePass::put`. Not needed if there are none.
     template <class K, class V>
-    void put(int layer, const K& k, const V& v, const std::source_location& where = std::source_location::current()) & {
+    void put(int layer, const K& k, const V& v, Where where = Where::current()) & {
         const detail::Caller caller{where};
         static_cast<void>(state());
         local_.put(layer, k, v, where);
@@ -84,7 +82,7 @@ public:
 
     /// Keeps the batch's tokens, and forgets tokens that fell out of the retention. A layer that was not put is a
     /// violation. Sends no message.
-    void commit(const std::source_location& where = std::source_location::current()) {
+    void commit(Where where = Where::current()) {
         const detail::Caller caller{where};
         State& s = state();
         local_.commit(where);
@@ -156,8 +154,7 @@ public:
     /// `cache`: empty, with `Positions::any`, and the same on all ranks: shape, window, sequences and batch. Its
     /// `capacity` is the length of a whole sequence; `cells` are those of this rank. All ranks make theirs at the same
     /// time. It has its own duplicate of `comm`.
-    ContextParallel(const Communicator& comm, Cache cache, ContextOptions options = {},
-                    const std::source_location& where = std::source_location::current())
+    ContextParallel(const Communicator& comm, Cache cache, ContextOptions options = {}, Where where = Where::current())
         : state_{make_state(comm, std::move(cache), options, where)} {}
 
     /// What it takes on one of `ranks` ranks with a cache of these limits that takes `of_cache`: exactly, but not what
@@ -168,7 +165,7 @@ public:
 
     /// Opens a pass on all ranks. Refuses as a `Cache` with `Positions::consecutive` does; `full` is that of the rank
     /// that lacks cells, which the error names. `batch.stored` is empty: the positions decide.
-    MpiResult<Pass> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
+    MpiResult<Pass> begin(const Batch& batch, Where where = Where::current()) {
         const detail::Caller caller{where};
         State& s = state();
         detail::expect_batch(batch, s.cache.sequences());
@@ -183,16 +180,14 @@ public:
         return Pass{s, s.cache.finish(*std::move(prepared))};
     }
     /// The same for the next `count` tokens of s, at next(s).
-    MpiResult<Pass> begin(Sequence s, std::int32_t count,
-                          const std::source_location& where = std::source_location::current()) {
+    MpiResult<Pass> begin(Sequence s, std::int32_t count, Where where = Where::current()) {
         const detail::Caller caller{where};
         return begin(detail::next_tokens(state().next_tokens, s, next(s), count));
     }
 
     /// `to` gives up its own tokens and shares those of `from` below position `end`, on each rank. No data moves.
     /// Refuses as `Cache::copy_prefix` does.
-    MpiResult<void> copy_prefix(Sequence from, Sequence to, Position end,
-                                const std::source_location& where = std::source_location::current()) {
+    MpiResult<void> copy_prefix(Sequence from, Sequence to, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};
         const op::CopyPrefix copy{from, to, end};
         detail::KeptPositions copied = state().kept(from);
@@ -209,14 +204,13 @@ public:
     /// Removes positions [begin, end) of s and closes the gap: later tokens move down with their cells, on the ranks
     /// where they are, and their keys are rotated there. New tokens go to the ranks of their positions. Refuses as
     /// `Cache::remove` does.
-    MpiResult<void> remove(Sequence s, Position begin, Position end,
-                           const std::source_location& where = std::source_location::current()) {
+    MpiResult<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         const detail::Caller caller{where};
         return remove_on_all(op::Remove{s, begin, end});
     }
     /// The same, where later keys are rotated back by `rotate_by` positions; see `Cache::remove`.
     MpiResult<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
-                           const std::source_location& where = std::source_location::current()) {
+                           Where where = Where::current()) {
         static_assert(
             requires(Cache & c) { c.remove(s, begin, end, rotate_by); },
             "remove: the shift of this cache rotates no keys");
@@ -225,8 +219,7 @@ public:
     }
 
     /// The way back: s goes on at position `to`. Refuses as `Cache::rewind` does.
-    MpiResult<void> rewind(Sequence s, Position to,
-                           const std::source_location& where = std::source_location::current()) {
+    MpiResult<void> rewind(Sequence s, Position to, Where where = Where::current()) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(to.value >= 0, "rewind: position ", to, ", expected 0 or more");
         const detail::KeptPositions& kept = state().kept(s);
@@ -237,8 +230,7 @@ public:
     /// Sets cells aside on each rank for those of the next `tokens` tokens of s that it will store, in place of an
     /// earlier promise: see `Cache::promise`. Refuses with `full` if one rank has too few. A removal that closes a gap
     /// moves the positions to come, and so the ranks that will store them: promise again then.
-    MpiResult<void> promise(Sequence s, std::int32_t tokens,
-                            const std::source_location& where = std::source_location::current()) {
+    MpiResult<void> promise(Sequence s, std::int32_t tokens, Where where = Where::current()) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(tokens >= 0, "promise: ", tokens, " tokens, expected 0 or more");
         const op::Promise own{s, state().stored_from(state().kept(s).end(), tokens)};
@@ -255,8 +247,7 @@ public:
 
     /// What a sequence has, on all ranks. No data moves. Refuses with `cannot_resume` if the sequence cannot go on from
     /// its last token.
-    MpiResult<ContextSnapshot> snapshot(Sequence sequence,
-                                        const std::source_location& where = std::source_location::current()) {
+    MpiResult<ContextSnapshot> snapshot(Sequence sequence, Where where = Where::current()) {
         const detail::Caller caller{where};
         State& s = state();
         const detail::KeptPositions& kept = s.kept(sequence);
@@ -268,8 +259,7 @@ public:
     }
 
     /// The sequence gives up its tokens, and shares those of a snapshot of this memory, on all ranks.
-    MpiResult<void> restore(Sequence sequence, const ContextSnapshot& snapshot,
-                            const std::source_location& where = std::source_location::current()) {
+    MpiResult<void> restore(Sequence sequence, const ContextSnapshot& snapshot, Where where = Where::current()) {
         const detail::Caller caller{where};
         detail::KeptPositions& kept = state().kept(sequence);
         const op::Restore<CellSnapshot> own{sequence, snapshot.local_, snapshot.to(), true};
@@ -281,14 +271,14 @@ public:
     }
 
     /// The position of the next token of s: after its last one, on whichever rank that is, or where it was cut.
-    Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
+    Position next(Sequence s, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return state().kept(s).end();
     }
 
     /// True if everything that a query at p would see below p is still kept, by all ranks together. Never beyond
     /// next(s).
-    bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
+    bool can_resume(Sequence s, Position p, Where where = Where::current()) const {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(p.value >= 0, "can_resume: position ", p, ", expected 0 or more");
         const detail::KeptPositions& kept = state().kept(s);
@@ -296,8 +286,7 @@ public:
     }
 
     /// The largest q <= p with can_resume(s, q).
-    Position resumable_prefix(Sequence s, Position p,
-                              const std::source_location& where = std::source_location::current()) const {
+    Position resumable_prefix(Sequence s, Position p, Where where = Where::current()) const {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(p.value >= 0, "resumable_prefix: position ", p, ", expected 0 or more");
         const detail::KeptPositions& kept = state().kept(s);
@@ -305,7 +294,7 @@ public:
     }
 
     /// The rank that stores new tokens at position p.
-    int rank_of(Position p, const std::source_location& where = std::source_location::current()) const {
+    int rank_of(Position p, Where where = Where::current()) const {
         CELLAR_EXPECTS_AT(where, p.value >= 0, "rank_of: position ", p, ", expected 0 or more");
         return state().rank_of(p);
     }
@@ -323,7 +312,7 @@ public:
 
 private:
     static std::unique_ptr<State> make_state(const Communicator& comm, Cache&& cache, const ContextOptions& options,
-                                             const std::source_location& where) {
+                                             Where where) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(options.block > 0 && options.block % 64 == 0, "ContextParallel: a block of ", options.block,
                        " positions, expected a multiple of 64");

@@ -20,7 +20,6 @@
 #include <concepts>
 #include <cstdint>
 #include <optional>
-#include <source_location>
 #include <utility>
 
 namespace cellar::mpi {
@@ -65,7 +64,7 @@ public:
     /// All ranks make theirs at the same time, from memories with the same limits, windows, pairs of rotated elements
     /// and tokens: a difference is a violation on all ranks. It has its own duplicate of `comm`.
     LockstepMemory(const Communicator& comm, M memory, const LockstepOptions& options = {},
-                   const std::source_location& where = std::source_location::current())
+                   Where where = Where::current())
         : Base{std::move(memory)}, lockstep_{comm, options.compares, options.time_limit, where} {
         lockstep_.expect_same_memories(memory_, where);
     }
@@ -87,12 +86,11 @@ public:
     MpiResult<void> compare() { return lockstep_.compare(memory_); }
 
     /// Opens a pass on all ranks. Collective; else as `Cache::begin`. Communicates only if it has to allocate.
-    Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
+    Result<PassOf<M>> begin(const Batch& batch, Where where = Where::current()) {
         return perform(op::Begin{batch}, where);
     }
     /// The same for the next `count` tokens of s, at next(s).
-    Result<PassOf<M>> begin(Sequence s, std::int32_t count,
-                            const std::source_location& where = std::source_location::current()) {
+    Result<PassOf<M>> begin(Sequence s, std::int32_t count, Where where = Where::current()) {
         const detail::Caller caller{where};
         return begin(this->batch_of(s, count));
     }
@@ -100,7 +98,7 @@ public:
     /// Carries an operation out on all ranks, as its member does. A backend that throws in the second phase ends the
     /// process.
     template <class Operation>
-    auto perform(const Operation& operation, const std::source_location& where) {
+    auto perform(const Operation& operation, Where where) {
         const detail::Caller caller{where};
         return detail::finish_if(lockstep_.prepare(memory_, operation), [&](auto&& prepared) noexcept {
             return detail::finish_any<Operation>(memory_, std::forward<decltype(prepared)>(prepared));
@@ -108,7 +106,7 @@ public:
     }
 
     /// Collective; else as that of the memory. Always asks the other ranks.
-    PassOf<M> reserve(std::int32_t tokens, const std::source_location& where = std::source_location::current()) {
+    PassOf<M> reserve(std::int32_t tokens, Where where = Where::current()) {
         const detail::Caller caller{where};
         return *lockstep_.make(memory_, detail::joint_call(detail::JointOperation::reserve, tokens), [&] {
             return Result<PassOf<M>>{detail::Made{[&] { return memory_.reserve(tokens); }}};
@@ -116,16 +114,15 @@ public:
     }
 
     /// Not collective, as `next` and the next two: answers from this rank's bookkeeping, which is that of all ranks.
-    bool can_resume(Sequence s, Position p, const std::source_location& where = std::source_location::current()) const {
+    bool can_resume(Sequence s, Position p, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return memory_.can_resume(s, p);
     }
-    Position altered_from(Sequence s, const std::source_location& where = std::source_location::current()) const {
+    Position altered_from(Sequence s, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return detail::altered_from(memory_, s);
     }
-    Position resumable_prefix(Sequence s, Position p,
-                              const std::source_location& where = std::source_location::current()) const {
+    Position resumable_prefix(Sequence s, Position p, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return memory_.resumable_prefix(s, p);
     }
@@ -133,56 +130,48 @@ public:
     /// A snapshot of this rank's heads. All ranks must keep and destroy theirs together. Collective; always asks the
     /// other ranks. Destroying it sends nothing.
     auto snapshot(Sequence s, Position from = Position{0}, Position to = to_end,
-                  const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
+                  Where where = Where::current()) requires(TwoPhaseSnapshots<M>) {
         return perform(op::Snapshot{s, from, to}, where);
     }
 
     /// Collective; else as that of the memory. `snapshot` is that of this rank. Always asks the other ranks.
     template <class Snapshot>
-    Result<void>
-    restore(Sequence s, const Snapshot& snapshot, Position to,
-            const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
+    Result<void> restore(Sequence s, const Snapshot& snapshot, Position to,
+                         Where where = Where::current()) requires(TwoPhaseSnapshots<M>) {
         return perform(op::Restore<Snapshot>{s, snapshot, to}, where);
     }
     /// The same, up to the snapshot's end.
     template <class Snapshot>
         requires(!std::same_as<Snapshot, Position>)
-    Result<void> restore(Sequence s, const Snapshot& snapshot,
-                         const std::source_location& where = std::source_location::current())
+    Result<void> restore(Sequence s, const Snapshot& snapshot, Where where = Where::current())
     requires(TwoPhaseSnapshots<M>) { return restore(s, snapshot, snapshot.to(where), where); }
 
     /// Collective; else as that of the memory, with snapshots of this rank. Always asks the other ranks.
     template <class Snapshot>
-    Result<void>
-    merge(Snapshot& parent, Snapshot&& child,
-          const std::source_location& where = std::source_location::current()) requires(detail::merges<M>) {
+    Result<void> merge(Snapshot& parent, Snapshot&& child, Where where = Where::current()) requires(detail::merges<M>) {
         return perform(op::Merge<Snapshot>{parent, child}, where);
     }
     /// Collective. Always asks the other ranks.
     template <class Snapshot>
-    auto split(Snapshot& snapshot, Position at,
-               const std::source_location& where = std::source_location::current()) requires(detail::splits<M>) {
+    auto split(Snapshot& snapshot, Position at, Where where = Where::current()) requires(detail::splits<M>) {
         return perform(op::Split<Snapshot>{snapshot, at}, where);
     }
 
     /// Collective. Always asks the other ranks.
     template <class Snapshot>
     void offload(Snapshot& snapshot, OffloadTo to = OffloadTo::host,
-                 const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
+                 Where where = Where::current()) requires(TwoPhaseSnapshots<M>) {
         perform(op::Offload<Snapshot>{snapshot, to}, where).value();
     }
     /// Collective. Always asks the other ranks.
     template <class Snapshot>
-    Result<void>
-    reload(Snapshot& snapshot,
-           const std::source_location& where = std::source_location::current()) requires(TwoPhaseSnapshots<M>) {
+    Result<void> reload(Snapshot& snapshot, Where where = Where::current()) requires(TwoPhaseSnapshots<M>) {
         return perform(op::Reload<Snapshot>{snapshot}, where);
     }
 
     /// Collective; else as that of the memory. Always asks the other ranks. A member of your own type that does not
     /// prepare it must not throw.
-    void defragment(const std::source_location& where = std::source_location::current()) requires(
-        Performs<M, op::Defragment>) {
+    void defragment(Where where = Where::current()) requires(Performs<M, op::Defragment>) {
         perform(op::Defragment{}, where).value();
     }
 

@@ -22,7 +22,6 @@
 #include <memory>
 #include <new>
 #include <optional>
-#include <source_location>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -55,7 +54,7 @@ public:
 
     /// See `MemoryPass`. Layers are counted within the stage.
     template <class F>
-    decltype(auto) visit(int layer, F&& f, const std::source_location& where = std::source_location::current()) & {
+    decltype(auto) visit(int layer, F&& f, Where where = Where::current()) & {
         return pass_.visit(layer, std::forward<F>(f), where);
     }
 
@@ -65,7 +64,7 @@ public:
     /// Ends the pass. In the first stage: keeps its tokens. Elsewhere: waits for the message by which the first stage
     /// commits or drops, which has usually arrived, and does the same. Returns false if the pass was dropped. Throws
     /// `MpiFailure`; the pass is then dropped.
-    bool commit(const std::source_location& where = std::source_location::current()) {
+    bool commit(Where where = Where::current()) {
         const detail::Caller caller{where};
         detail::expect_open(line_);
         pass_.expect_complete();
@@ -126,7 +125,7 @@ public:
 
     /// All ranks make theirs at the same time. It has its own duplicate of `comm`.
     PipelineStage(const Communicator& comm, M memory, const PipelineOptions& options = {},
-                  const std::source_location& where = std::source_location::current())
+                  Where where = Where::current())
         : Base{std::move(memory)},
           line_{std::make_unique<detail::PipelineLine>(comm, options.time_limit, where)},
           asks_always_{options.asks_always},
@@ -145,8 +144,7 @@ public:
     bool is_last() const { return line().is_last(); }
 
     /// First stage only: opens a pass, and sends the batch with the ids of its tokens, if any, down the line.
-    Result<Pass> begin(const Batch& batch, std::span<const std::int32_t> ids = {},
-                       const std::source_location& where = std::source_location::current()) {
+    Result<Pass> begin(const Batch& batch, std::span<const std::int32_t> ids = {}, Where where = Where::current()) {
         const detail::Caller caller{where};
         expect_first("begin");
         const op::Begin operation{batch};
@@ -159,14 +157,14 @@ public:
     }
     /// The same for the next `count` tokens of s, at next(s).
     Result<Pass> begin(Sequence s, std::int32_t count, std::span<const std::int32_t> ids = {},
-                       const std::source_location& where = std::source_location::current()) {
+                       Where where = Where::current()) {
         const detail::Caller caller{where};
         return begin(this->batch_of(s, count), ids);
     }
 
     /// First stage only: carries an operation out in all stages, as its member does.
     template <class Operation>
-    Result<void> perform(const Operation& operation, const std::source_location& where) {
+    Result<void> perform(const Operation& operation, Where where) {
         const detail::Caller caller{where};
         const detail::JointCall call = detail::call_of(operation);
         expect_first(detail::name_of(call.operation));
@@ -187,7 +185,7 @@ public:
     }
 
     /// First stage only: the others return from `begin_received` without a pass.
-    void end(const std::source_location& where = std::source_location::current()) {
+    void end(Where where = Where::current()) {
         const detail::Caller caller{where};
         expect_first("end");
         line_->expect_no_pass("end");
@@ -196,7 +194,7 @@ public:
 
     /// In the other stages: carries out what the first stage did, up to its next pass, which it opens. Blocks until
     /// then. Empty after `end`. If this throws `std::bad_alloc`, call it again: it goes on where it was.
-    std::optional<Pass> begin_received(const std::source_location& where = std::source_location::current()) {
+    std::optional<Pass> begin_received(Where where = Where::current()) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(!is_first(), "begin_received: the first stage decides, expected another one");
         line_->expect_no_pass("begin_received");

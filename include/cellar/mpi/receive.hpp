@@ -15,7 +15,6 @@
 
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -70,7 +69,7 @@ class [[nodiscard]] Receiving : public detail::TransferHandle<detail::Receiver> 
 public:
     /// Blocks until everything is there, or until the transfer fails: then the memory is as it was, except for the
     /// contents of free cells. Other transfers make no progress meanwhile. Call it once.
-    MpiResult<T> wait(const std::source_location& where = std::source_location::current()) {
+    MpiResult<T> wait(Where where = Where::current()) {
         const detail::Caller caller{where};
         if constexpr (std::is_void_v<T>) {
             return TransferHandle::wait();
@@ -96,8 +95,7 @@ public:
 /// Returns at once.
 template <detail::SavesSnapshots M>
 Receiving<M, void> receive(const Communicator& comm, int rank, M& memory, Sequence s,
-                           const ReceiveOptions& options = {},
-                           const std::source_location& where = std::source_location::current()) {
+                           const ReceiveOptions& options = {}, Where where = Where::current()) {
     const detail::Caller caller{where};
     static_cast<void>(memory.next(s)); // checks s
     return {comm, rank, memory, s, options};
@@ -107,7 +105,7 @@ Receiving<M, void> receive(const Communicator& comm, int rank, M& memory, Sequen
 /// slots of its own.
 template <detail::SavesSnapshots M>
 Receiving<M, SnapshotOf<M>> receive(const Communicator& comm, int rank, M& memory, const ReceiveOptions& options = {},
-                                    const std::source_location& where = std::source_location::current()) {
+                                    Where where = Where::current()) {
     const detail::Caller caller{where};
     return {comm, rank, memory, std::nullopt, options};
 }

@@ -13,7 +13,6 @@
 
 #include <concepts>
 #include <memory>
-#include <source_location>
 #include <utility>
 
 namespace cellar::mpi {
@@ -30,7 +29,7 @@ public:
 /// `receive`. The snapshot may be in place or offloaded, and stays so until the transfer is over. Returns at once.
 template <detail::SavesSnapshots M, std::same_as<SnapshotOf<M>> Snapshot>
 Sending send(const Communicator& comm, int rank, M& memory, const Snapshot& snapshot, const SendOptions& options = {},
-             const std::source_location& where = std::source_location::current()) {
+             Where where = Where::current()) {
     const detail::Caller caller{where};
     auto sender = std::make_unique<detail::Sender>(comm, rank, options);
     sender->announce(options.model, [&](detail::StoredSnapshot& stored) { memory.save(snapshot, "", stored); });
@@ -42,7 +41,7 @@ Sending send(const Communicator& comm, int rank, M& memory, const Snapshot& snap
 /// (`StateLimits::snapshots`).
 template <detail::SavesSnapshots M>
 Sending send(const Communicator& comm, int rank, M& memory, Sequence s, const SendOptions& options = {},
-             const std::source_location& where = std::source_location::current()) {
+             Where where = Where::current()) {
     const detail::Caller caller{where};
     auto snapshot = detail::snapshot_keeping_schedule(memory, s, Position{0}, to_end);
     auto sender = std::make_unique<detail::Sender>(comm, rank, options);

@@ -14,7 +14,6 @@
 #include <cellar/mpi/transfer_options.hpp>
 
 #include <memory>
-#include <source_location>
 #include <string>
 #include <utility>
 
@@ -38,7 +37,7 @@ public:
     /// After the `put` of a layer of the model in an open pass: the rows of the sequence may leave. The pass must be
     /// committed later. Sends at most one block.
     template <class Pass>
-    void layer(Pass& pass, int layer, const std::source_location& where = std::source_location::current()) {
+    void layer(Pass& pass, int layer, Where where = Where::current()) {
         const detail::Caller caller{where};
         pass.visit(layer, [](auto& own, int index) {
             if constexpr (requires { own.keys(index); })
@@ -51,7 +50,7 @@ public:
     /// The sequence has all tokens that were announced, and no pass is open: the transfer owns a snapshot of it from
     /// now on, and changes to the sequence make no difference any more. Recurrent states leave now. If the memory
     /// refuses the snapshot, both processes get the refusal. Throws `std::bad_alloc`, with nothing changed.
-    void complete(const std::source_location& where = std::source_location::current()) {
+    void complete(Where where = Where::current()) {
         const detail::Caller caller{where};
         detail::Sender& sender = end();
         if (sender.holds() || sender.is_over()) return;
@@ -69,7 +68,7 @@ public:
     }
 
     /// `complete`, and blocks until the other process has everything in its memory, or until the transfer fails.
-    MpiResult<void> wait(const std::source_location& where = std::source_location::current()) {
+    MpiResult<void> wait(Where where = Where::current()) {
         complete(where);
         return TransferHandle::wait(where);
     }
@@ -111,8 +110,7 @@ private:
 template <detail::SavesSnapshots M>
     requires(!detail::is_encoder_memory<M>)
 SendingAhead<M> send_ahead(const Communicator& comm, int rank, M& memory, Sequence s, Position to,
-                           const SendOptions& options = {},
-                           const std::source_location& where = std::source_location::current()) {
+                           const SendOptions& options = {}, Where where = Where::current()) {
     const detail::Caller caller{where};
     const Position next = memory.next(s);
     CELLAR_EXPECTS(to >= next, "send_ahead: up to position ", to, ", expected at least the ", next,

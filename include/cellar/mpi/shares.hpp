@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <source_location>
 #include <utility>
 #include <vector>
 
@@ -25,8 +24,7 @@ struct Share {
 
 /// Share number `i` of `count` things that are divided into `shares` in order. The first ones get one more where they
 /// do not divide evenly.
-constexpr Share share_of(int i, int shares, int count,
-                         const std::source_location& where = std::source_location::current()) {
+constexpr Share share_of(int i, int shares, int count, Where where = Where::current()) {
     CELLAR_EXPECTS_AT(where, shares > 0 && i >= 0 && i < shares, "share_of: share ", i, " of ", shares,
                       ", expected 0 or more, below the number of shares");
     CELLAR_EXPECTS_AT(where, count >= 0, "share_of: ", count, " things, expected 0 or more");
@@ -46,8 +44,7 @@ struct HeadShare {
 
 /// Divides the heads of a layer. If there are fewer heads of keys and values than ranks, neighbouring ranks have the
 /// same one, and divide its query heads. `query_heads` is a multiple of `kv_heads`.
-constexpr HeadShare heads_of(int rank, int ranks, int kv_heads, int query_heads,
-                             const std::source_location& where = std::source_location::current()) {
+constexpr HeadShare heads_of(int rank, int ranks, int kv_heads, int query_heads, Where where = Where::current()) {
     CELLAR_EXPECTS_AT(where, ranks > 0 && rank >= 0 && rank < ranks, "heads_of: rank ", rank, " of ", ranks,
                       ", expected 0 or more, below the number of ranks");
     CELLAR_EXPECTS_AT(where, kv_heads > 0 && query_heads > 0 && query_heads % kv_heads == 0, "heads_of: ", query_heads,
@@ -63,14 +60,12 @@ constexpr HeadShare heads_of(int rank, int ranks, int kv_heads, int query_heads,
     const Share own = share_of(rank - same.first, same.count, group);
     return {{head, 1}, {head * group + own.first, own.count}, same};
 }
-constexpr HeadShare heads_of(int rank, int ranks, int kv_heads,
-                             const std::source_location& where = std::source_location::current()) {
+constexpr HeadShare heads_of(int rank, int ranks, int kv_heads, Where where = Where::current()) {
     return heads_of(rank, ranks, kv_heads, kv_heads, where);
 }
 
 /// Divides the layers of a model. A rank has none if there are fewer layers than ranks.
-constexpr Share layers_of(int rank, int ranks, int layers,
-                          const std::source_location& where = std::source_location::current()) {
+constexpr Share layers_of(int rank, int ranks, int layers, Where where = Where::current()) {
     CELLAR_EXPECTS_AT(where, ranks > 0 && rank >= 0 && rank < ranks, "layers_of: rank ", rank, " of ", ranks,
                       ", expected 0 or more, below the number of ranks");
     CELLAR_EXPECTS_AT(where, layers >= 0, "layers_of: ", layers, " layers, expected 0 or more");
@@ -93,8 +88,7 @@ inline void keep_heads(std::vector<float>& factors, mpi::Share heads, int dim) {
 namespace cellar::mpi {
 
 /// The same layers with the heads of this rank.
-inline CacheShape shape_of_heads(const CacheShape& model, int rank, int ranks,
-                                 const std::source_location& where = std::source_location::current()) {
+inline CacheShape shape_of_heads(const CacheShape& model, int rank, int ranks, Where where = Where::current()) {
     const detail::Caller caller{where};
     CacheShape shape = detail::resolved(model);
     for (std::size_t i = 0; i < shape.each_layer.size(); ++i) {
@@ -109,8 +103,7 @@ inline CacheShape shape_of_heads(const CacheShape& model, int rank, int ranks,
 }
 
 /// Some layers of a model. A layer that shares the memory of another must be in the same part.
-inline CacheShape shape_of_layers(const CacheShape& model, Share part,
-                                  const std::source_location& where = std::source_location::current()) {
+inline CacheShape shape_of_layers(const CacheShape& model, Share part, Where where = Where::current()) {
     const detail::Caller caller{where};
     const CacheShape all = detail::resolved(model);
     CELLAR_EXPECTS_AT(where, part.first >= 0 && part.count > 0 && part.end() <= all.layers, "shape_of_layers: layers [",

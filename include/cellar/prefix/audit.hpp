@@ -6,7 +6,6 @@
 #include <cellar/prefix/detail/prefix_audit.hpp>
 #include <cellar/prefix/prefix_tree.hpp>
 
-#include <source_location>
 #include <string>
 
 namespace cellar {
@@ -15,7 +14,7 @@ namespace cellar {
 /// eviction. Returns the first contradiction, or an empty string. For tests and debugging. O(nodes log nodes + children
 /// of a node squared).
 template <PrefixTreeMemory M>
-std::string audit(const PrefixTree<M>& tree, const std::source_location& where = std::source_location::current()) {
+std::string audit(const PrefixTree<M>& tree, Where where = Where::current()) {
     const detail::Caller caller{where};
     return detail::PrefixAudit<M>{MemoryAccess::state(tree)}.first();
 }

@@ -20,7 +20,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <source_location>
 #include <span>
 #include <utility>
 
@@ -44,8 +43,7 @@ class PrefixTree {
 public:
     using memory_type = M;
 
-    explicit PrefixTree(M& memory, const PrefixLimits& limits = {},
-                        const std::source_location& where = std::source_location::current())
+    explicit PrefixTree(M& memory, const PrefixLimits& limits = {}, Where where = Where::current())
         : state_{make_state(where, memory, limits)} {}
 
     /// Gives s, which is empty, the longest prefix of `tokens` that the tree has and the memory can restore. Its
@@ -57,7 +55,7 @@ public:
     /// inputs, and for nothing else. O(tokens compared + nodes passed + what `restore` and `reload` cost for each
     /// snapshot on the way).
     Result<PrefixMatch> attach(Sequence s, std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
-                               const std::source_location& where = std::source_location::current()) {
+                               Where where = Where::current()) {
         const detail::Caller caller{where};
         State& own = state();
         if (!detail::is_empty(own.memory(), s)) return Refusal{.reason = Reason::not_empty, .sequence = s};
@@ -69,7 +67,7 @@ public:
 
     /// What `attach` would attach, if there is memory for it. Changes nothing. O(tokens compared + nodes passed).
     PrefixMatch match(std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
-                      const std::source_location& where = std::source_location::current()) const {
+                      Where where = Where::current()) const {
         const detail::Caller caller{where};
         const auto walk = state().walk(tokens, salt);
         return {state().deepest(walk).end, static_cast<std::int32_t>(walk.verified)};
@@ -86,7 +84,7 @@ public:
     /// (`Cache::altered_from`): after a context shift, for example, until s goes back to where its gap was closed.
     /// O(tokens compared + tokens added + nodes passed + runs of s + what `snapshot` and `split` cost), amortised.
     Result<void> insert(Sequence s, std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
-                        const std::source_location& where = std::source_location::current()) {
+                        Where where = Where::current()) {
         const detail::Caller caller{where};
         State& own = state();
         const Position next = own.memory().next(s);
@@ -106,7 +104,7 @@ public:
     /// Pins the prefix that `match` finds: it is not evicted while the pin exists. If `match` finds nothing, the pin
     /// pins nothing. O(tokens compared + nodes passed); allocates nothing.
     [[nodiscard]] PrefixPin pin(std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
-                                const std::source_location& where = std::source_location::current()) {
+                                Where where = Where::current()) {
         const detail::Caller caller{where};
         const auto place = state().deepest(state().walk(tokens, salt));
         if (place.node == nullptr) return {};
@@ -122,7 +120,7 @@ public:
     /// be made, and any other refusal at once. Each prefix costs a `begin`, O(log nodes), and `offload`. Less useful
     /// ones that would free nothing cost O(log nodes + runs) each, every time, because a memory does not tell when
     /// sequences give up cells; if none helps alone, log nodes times as much.
-    Result<PassOf<M>> begin(const Batch& batch, const std::source_location& where = std::source_location::current()) {
+    Result<PassOf<M>> begin(const Batch& batch, Where where = Where::current()) {
         const detail::Caller caller{where};
         State& own = state();
         while (true) {
@@ -131,8 +129,7 @@ public:
         }
     }
     /// The same for the next `count` tokens of s, at next(s).
-    Result<PassOf<M>> begin(Sequence s, std::int32_t count,
-                            const std::source_location& where = std::source_location::current()) {
+    Result<PassOf<M>> begin(Sequence s, std::int32_t count, Where where = Where::current()) {
         const detail::Caller caller{where};
         State& own = state();
         return begin(detail::next_tokens(own.next_tokens(), s, own.memory().next(s), count));
@@ -142,7 +139,7 @@ public:
     /// evicts one prefix, as `begin` does, or several that help together. After a refused `remove` or `restore`, also
     /// prefixes that share cells with its sequence alone: without them, these cells need no copy. Returns true if it is
     /// worth trying again. Else, and after any other refusal, nothing has changed.
-    bool make_room(const Refusal& refusal, const std::source_location& where = std::source_location::current()) {
+    bool make_room(const Refusal& refusal, Where where = Where::current()) {
         const detail::Caller caller{where};
         State& own = state();
         MemoryAccess::expect_no_pass(own.memory(), "make_room");
@@ -153,13 +150,13 @@ public:
     /// Evicts the least useful prefix, in place or offloaded, that is neither pinned nor part of a longer one. Returns
     /// false if none is left. O(log nodes + what the memory needs to release a snapshot), and O(tokens of the
     /// shorter one) if two edges become one, amortised.
-    bool evict(const std::source_location& where = std::source_location::current()) {
+    bool evict(Where where = Where::current()) {
         const detail::Caller caller{where};
         return state().evict();
     }
 
     /// Evicts everything that is not pinned. Each prefix costs an `evict`.
-    void clear(const std::source_location& where = std::source_location::current()) {
+    void clear(Where where = Where::current()) {
         while (evict(where)) {}
     }
 
@@ -168,8 +165,7 @@ public:
     /// memory and these are fewer than it needs. O(1); while prefixes are pinned, O(nodes + 64-cell words that the
     /// pinned ones span).
     /// Not const, because it marks what is pinned, and takes that back.
-    Cell evictable(const std::source_location& where = std::source_location::current()) requires(
-        detail::counts_evictable<M>) {
+    Cell evictable(Where where = Where::current()) requires(detail::counts_evictable<M>) {
         const detail::Caller caller{where};
         return state().evictable();
     }
@@ -177,7 +173,7 @@ public:
     /// Calls f(node), with a `PrefixNodeView<M>`, for each node, the parent before its children, in no other order. f
     /// must not change the tree or its memory. O(nodes).
     template <class F>
-    void visit(F&& f, const std::source_location& where = std::source_location::current()) const {
+    void visit(F&& f, Where where = Where::current()) const {
         const detail::Caller caller{where};
         state().nodes().for_each_in_order([&](const auto& root, const auto& node, int depth) {
             f(PrefixNodeView<M>{root.salt,
@@ -192,7 +188,7 @@ public:
     }
 
     /// The memory whose snapshots the tree keeps.
-    M& memory(const std::source_location& where = std::source_location::current()) const {
+    M& memory(Where where = Where::current()) const {
         const detail::Caller caller{where};
         return state().memory();
     }
@@ -201,8 +197,7 @@ public:
     /// in their edges. Exactly, but for the tokens: they take 4 bytes each, and up to 8 in edges that were divided or
     /// joined. Each prefix that is kept is a node, and so are each place where two part, and each salt; tokens that
     /// prefixes share count once. An `insert` that has to make room may count two nodes more.
-    static constexpr MemoryBytes bytes_for(std::int64_t nodes, std::int64_t tokens,
-                                           const std::source_location& where = std::source_location::current()) {
+    static constexpr MemoryBytes bytes_for(std::int64_t nodes, std::int64_t tokens, Where where = Where::current()) {
         CELLAR_EXPECTS_AT(where, nodes >= 0 && tokens >= 0, "bytes_for: ", nodes, " nodes and ", tokens,
                           " tokens, expected 0 or more");
         return {.bookkeeping = State::bytes_for(nodes, tokens)};
@@ -211,13 +206,13 @@ public:
     /// What the tree itself takes on the host: nodes, tokens (4 to 8 bytes each), tables; exactly, but for 8 bytes for
     /// each token of the largest pass that was begun without a batch. What its snapshots own is the memory's: see
     /// `statistics`. O(nodes).
-    std::int64_t bytes(const std::source_location& where = std::source_location::current()) const {
+    std::int64_t bytes(Where where = Where::current()) const {
         const detail::Caller caller{where};
         return state().own_bytes();
     }
 
     /// What the tree holds now, and counts of its operations so far. O(1).
-    PrefixStatistics statistics(const std::source_location& where = std::source_location::current()) const {
+    PrefixStatistics statistics(Where where = Where::current()) const {
         const detail::Caller caller{where};
         PrefixStatistics statistics = state().counters();
         statistics.nodes = static_cast<std::int64_t>(state().nodes().size()) - state().nodes().roots();
@@ -232,7 +227,7 @@ public:
 private:
     friend struct MemoryAccess;
 
-    static std::unique_ptr<State> make_state(const std::source_location& where, M& memory, const PrefixLimits& limits) {
+    static std::unique_ptr<State> make_state(Where where, M& memory, const PrefixLimits& limits) {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(limits.usefulness != nullptr, "limits: no function for the usefulness, expected one");
         CELLAR_EXPECTS(limits.offloaded_bytes >= 0, "limits: ", limits.offloaded_bytes,

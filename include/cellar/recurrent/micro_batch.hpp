@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <span>
 
 namespace cellar {
@@ -66,13 +65,12 @@ public:
     std::int32_t length() const { return length_; }
 
     /// The i-th sequence, in the order of the rows that `get` gathers.
-    Sequence sequence(std::int32_t i, const std::source_location& where = std::source_location::current()) const {
+    Sequence sequence(std::int32_t i, Where where = Where::current()) const {
         return lists_->sequences[entry(i, where)];
     }
 
     /// The tokens of the i-th sequence, as indices into the batch, by ascending position.
-    std::span<const std::int32_t> tokens(std::int32_t i,
-                                         const std::source_location& where = std::source_location::current()) const {
+    std::span<const std::int32_t> tokens(std::int32_t i, Where where = Where::current()) const {
         return {lists_->tokens.data() + lists_->first_token[entry(i, where)], static_cast<std::size_t>(length_)};
     }
 
@@ -92,7 +90,7 @@ private:
     std::span<const SlotCopy> fetches() const { return own<SlotCopy>(lists_->fetches); }
     std::span<const SlotCopy> stores() const { return own<SlotCopy>(lists_->stores); }
 
-    std::size_t entry(std::int32_t i, const std::source_location& where) const {
+    std::size_t entry(std::int32_t i, Where where) const {
         CELLAR_EXPECTS_AT(where, i >= 0 && i < sequences_, "micro-batch: sequence ", i, ", expected 0 to ",
                           sequences_ - 1);
         return static_cast<std::size_t>(first_ + i);

@@ -26,7 +26,6 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
-#include <source_location>
 #include <span>
 #include <string>
 #include <utility>
@@ -62,7 +61,6 @@ class RecurrentMemory {
                   "RecurrentMemory: NoData has no memory for states, expected a backend that has");
     using State = detail::RecurrentMemoryState<States, Backend>;
     using Pass = RecurrentPass<RecurrentMemory>;
-    using Where = std::source_location;
 
 public:
     using states_type = States;
@@ -374,7 +372,7 @@ private:
     friend struct MemoryAccess;
 
     template <class... Parts>
-    static std::unique_ptr<State> make_state(const std::source_location& where, Parts&&... parts) {
+    static std::unique_ptr<State> make_state(Where where, Parts&&... parts) {
         const detail::Caller caller{where};
         return std::make_unique<State>(std::forward<Parts>(parts)...);
     }

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
-#include <source_location>
 #include <span>
 #include <utility>
 
@@ -40,8 +39,7 @@ public:
 
     /// The micro-batches that the batch is split into. One, if all sequences have the same number of tokens and no
     /// state within the batch is kept.
-    std::span<const MicroBatch>
-    micro_batches(const std::source_location& where = std::source_location::current()) const& {
+    std::span<const MicroBatch> micro_batches(Where where = Where::current()) const& {
         const detail::Caller caller{where};
         return state().book.micro_batches();
     }
@@ -50,8 +48,7 @@ public:
     /// to be changed in place. The first call for a layer and micro-batch enqueues one copy of all its tensors. The
     /// view is valid until the first call for another layer or micro-batch.
     template <class Tag>
-    auto get(int layer, const MicroBatch& micro_batch,
-             const std::source_location& where = std::source_location::current()) & {
+    auto get(int layer, const MicroBatch& micro_batch, Where where = Where::current()) & {
         const detail::Caller caller{where};
         expect_next("get", layer, micro_batch);
         State& s = state();
@@ -65,8 +62,7 @@ public:
     }
 
     /// Enqueues one copy of all tensors that `get` returned, as they are now, to the targets.
-    void put(int layer, const MicroBatch& micro_batch,
-             const std::source_location& where = std::source_location::current()) & {
+    void put(int layer, const MicroBatch& micro_batch, Where where = Where::current()) & {
         const detail::Caller caller{where};
         expect_next("put", layer, micro_batch);
         State& s = state();
@@ -83,15 +79,14 @@ public:
     /// One tensor of all slots, in place, [slots, extents...], for kernels that take indices. They read
     /// `micro_batch.sources()` and write `micro_batch.targets()`, and nothing else: other slots belong to other states.
     template <class Tag>
-    auto slots(int layer, const std::source_location& where = std::source_location::current()) & {
+    auto slots(int layer, Where where = Where::current()) & {
         const detail::Caller caller{where};
         state().expect_layer("slots", layer);
         return state().stores.template in_slots<Tag>(state().shape, layer);
     }
 
     /// Replaces `put` where states were written in place: all tensors of all targets are written, or enqueued to be.
-    void mark_written(int layer, const MicroBatch& micro_batch,
-                      const std::source_location& where = std::source_location::current()) & {
+    void mark_written(int layer, const MicroBatch& micro_batch, Where where = Where::current()) & {
         const detail::Caller caller{where};
         expect_next("mark_written", layer, micro_batch);
         finish(layer);
@@ -99,7 +94,7 @@ public:
 
     /// Calls f(*this, layer), so that code for a hybrid's passes also works here.
     template <class F>
-    decltype(auto) visit(int layer, F&& f, const std::source_location& where = std::source_location::current()) & {
+    decltype(auto) visit(int layer, F&& f, Where where = Where::current()) & {
         {
             const detail::Caller caller{where};
             state().expect_layer("visit", layer);
@@ -116,7 +111,7 @@ public:
 
     /// Makes the new states those of their sequences. A layer with a micro-batch that was not put is a violation. A
     /// reserved pass stores nothing.
-    void commit(const std::source_location& where = std::source_location::current()) {
+    void commit(Where where = Where::current()) {
         const detail::Caller caller{where};
         detail::expect_own_pass(name(), "commit");
         expect_complete();

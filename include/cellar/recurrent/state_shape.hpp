@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
-#include <source_location>
 #include <utility>
 #include <vector>
 
@@ -43,8 +42,7 @@ struct States {
 class StateExtents {
 public:
     /// 1 to 4 extents, each at least 1, with fewer than 2^28 elements together. Anything else is a violation.
-    constexpr StateExtents(std::initializer_list<std::int64_t> extents,
-                           const std::source_location& where = std::source_location::current())
+    constexpr StateExtents(std::initializer_list<std::int64_t> extents, Where where = Where::current())
         : rank_{static_cast<int>(extents.size())} {
         CELLAR_EXPECTS_AT(where, rank_ >= 1 && rank_ <= 4, "state shape: ", rank_, " extents, expected 1 to 4");
         int r = 0;
@@ -80,15 +78,13 @@ private:
 class StateShape {
 public:
     /// All layers alike. `tensors`: the extents of each, in the order of the tags of `States`.
-    constexpr StateShape(int layers, std::initializer_list<StateExtents> tensors,
-                         const std::source_location& where = std::source_location::current())
+    constexpr StateShape(int layers, std::initializer_list<StateExtents> tensors, Where where = Where::current())
         : StateShape{std::vector<std::vector<StateExtents>>(static_cast<std::size_t>(layers > 0 ? layers : 0),
                                                             std::vector<StateExtents>(tensors)),
                      where} {}
 
     /// Each layer with its own extents.
-    constexpr explicit StateShape(std::vector<std::vector<StateExtents>> layers,
-                                  const std::source_location& where = std::source_location::current())
+    constexpr explicit StateShape(std::vector<std::vector<StateExtents>> layers, Where where = Where::current())
         : layers_{std::move(layers)} {
         CELLAR_EXPECTS_AT(where, !layers_.empty(), "state shape: no layers, expected at least 1");
         for (const auto& layer : layers_)

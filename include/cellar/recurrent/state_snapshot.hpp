@@ -19,7 +19,7 @@ public:
     using KeptSnapshot::KeptSnapshot;
 
     /// Always 0: a state is that of all tokens before it, and needs nothing of the sequence.
-    Position from(const Where& where = Where::current()) const {
+    Position from(Where where = Where::current()) const {
         static_cast<void>(kept(where)); // checks that it owns one
         return Kept::from;
     }

@@ -17,7 +17,6 @@
 #include <iterator>
 #include <map>
 #include <optional>
-#include <source_location>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -43,7 +42,6 @@ namespace cellar::serve {
 /// planned again. Movable, not copyable. One thread at a time may use it.
 template <RequestMemory M, VictimPolicy Victims = NewestFirst>
 class Scheduler {
-    using Where = std::source_location;
 
     struct Entry {
         std::vector<std::int32_t> tokens = {};

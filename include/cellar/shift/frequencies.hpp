@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <cstddef>
-#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,8 +24,7 @@ inline void expect_positive(const char* function, const char* what, double numbe
 } // namespace detail
 
 /// base^(-2i / rotary_dims) for pair i (RoFormer, arXiv:2104.09864, section 3.2.2).
-inline std::vector<double> rope_frequencies(int rotary_dims, double base = 10000.0,
-                                            const std::source_location& where = std::source_location::current()) {
+inline std::vector<double> rope_frequencies(int rotary_dims, double base = 10000.0, Where where = Where::current()) {
     const detail::Caller caller{where};
     CELLAR_EXPECTS(rotary_dims > 0 && rotary_dims % 2 == 0, "rope_frequencies: ", rotary_dims,
                    " rotary elements, expected an even number above 0");
@@ -38,7 +36,7 @@ inline std::vector<double> rope_frequencies(int rotary_dims, double base = 10000
 
 /// Every frequency divided by the factor (position interpolation, arXiv:2306.15595).
 inline std::vector<double> linear_scaled(std::vector<double> frequencies, double factor,
-                                         const std::source_location& where = std::source_location::current()) {
+                                         Where where = Where::current()) {
     const detail::Caller caller{where};
     detail::expect_positive("linear_scaled", "factor", factor);
     for (double& frequency : frequencies) frequency /= factor;
@@ -50,7 +48,7 @@ inline std::vector<double> linear_scaled(std::vector<double> frequencies, double
 /// `rope_factors_long.weight` and `rope_factors_short.weight`, and LongRoPE's `long_factor` and `short_factor`
 /// (arXiv:2402.13753). Violations: another number of factors than of frequencies; one that is not above 0.
 inline std::vector<double> divided_by(std::vector<double> frequencies, std::span<const float> factors,
-                                      const std::source_location& where = std::source_location::current()) {
+                                      Where where = Where::current()) {
     const detail::Caller caller{where};
     CELLAR_EXPECTS(factors.size() == frequencies.size(), "divided_by: ", factors.size(), " factors, expected ",
                    frequencies.size(), ", one for each frequency");
@@ -63,8 +61,7 @@ inline std::vector<double> divided_by(std::vector<double> frequencies, std::span
 
 /// "NTK-aware" interpolation (arXiv:2309.00071, section 3.1): equals `rope_frequencies` with the base multiplied by
 /// factor^(d / (d - 2)) for d rotary elements. The lowest frequency is divided by the factor, the highest stays.
-inline std::vector<double> ntk_scaled(std::vector<double> frequencies, double factor,
-                                      const std::source_location& where = std::source_location::current()) {
+inline std::vector<double> ntk_scaled(std::vector<double> frequencies, double factor, Where where = Where::current()) {
     const detail::Caller caller{where};
     detail::expect_positive("ntk_scaled", "factor", factor);
     const double last = static_cast<double>(frequencies.size()) - 1.0;
@@ -98,7 +95,7 @@ struct Llama3Scaling {
 /// factor; that of a pair that completes more than `high_frequency_factor` stays. In between, the ramp is linear in the
 /// number of rotations.
 inline std::vector<double> llama3_scaled(std::vector<double> frequencies, const Llama3Scaling& scaling,
-                                         const std::source_location& where = std::source_location::current()) {
+                                         Where where = Where::current()) {
     const detail::Caller caller{where};
     detail::expect_positive("llama3_scaled", "factor", scaling.factor);
     detail::expect_positive("llama3_scaled", "original_context", scaling.original_context);
@@ -128,7 +125,7 @@ struct YarnScaling {
 /// linear in the number of rotations, which is `llama3_scaled` with the factors 1 and 32. `base` is that of the
 /// frequencies. The model applies the attention factor itself.
 inline std::vector<double> yarn_scaled(std::vector<double> frequencies, double base, const YarnScaling& scaling,
-                                       const std::source_location& where = std::source_location::current()) {
+                                       Where where = Where::current()) {
     const detail::Caller caller{where};
     detail::expect_positive("yarn_scaled", "logarithm of the base", std::log(base));
     detail::expect_positive("yarn_scaled", "factor", scaling.factor);

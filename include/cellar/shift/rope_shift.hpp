@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <source_location>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -83,25 +82,23 @@ public:
     /// All layers alike: one frequency per pair. Fewer pairs than half of a head leave its further elements alone;
     /// `begin` is the first element of a head that is rotated.
     explicit RopeShift(const std::vector<double>& frequencies, int begin = 0,
-                       const std::source_location& where = std::source_location::current()) requires(!at_run_time)
+                       Where where = Where::current()) requires(!at_run_time)
         : RopeShift{for_all_layers(frequencies, where), Pairing{}, begin, true, where} {}
     /// The same, with a pairing that is known at run time.
     RopeShift(const std::vector<double>& frequencies, Pairing pairing, int begin = 0,
-              const std::source_location& where = std::source_location::current()) requires(at_run_time)
+              Where where = Where::current()) requires(at_run_time)
         : RopeShift{for_all_layers(frequencies, where), pairing, begin, true, where} {}
 
     RopeShift() = delete; // give the frequencies: RopeShift<>{rope_frequencies(rotary_dim, base)}
 
     /// Frequencies for each layer of the cache; an empty list for a layer without rotary embeddings.
-    static RopeShift
-    per_layer(std::vector<std::vector<double>> frequencies, int begin = 0,
-              const std::source_location& where = std::source_location::current()) requires(!at_run_time) {
+    static RopeShift per_layer(std::vector<std::vector<double>> frequencies, int begin = 0,
+                               Where where = Where::current()) requires(!at_run_time) {
         return {std::move(frequencies), Pairing{}, begin, false, where};
     }
     /// The same, with a pairing that is known at run time.
-    static RopeShift
-    per_layer(std::vector<std::vector<double>> frequencies, Pairing pairing, int begin = 0,
-              const std::source_location& where = std::source_location::current()) requires(at_run_time) {
+    static RopeShift per_layer(std::vector<std::vector<double>> frequencies, Pairing pairing, int begin = 0,
+                               Where where = Where::current()) requires(at_run_time) {
         return {std::move(frequencies), pairing, begin, false, where};
     }
 
@@ -131,8 +128,7 @@ private:
     // Of a head; so that twice the pairs and the first element make an int.
     static constexpr int max_elements = 1 << 28;
 
-    RopeShift(std::vector<std::vector<double>> frequencies, Pairing pairing, int begin, bool for_all,
-              const std::source_location& where)
+    RopeShift(std::vector<std::vector<double>> frequencies, Pairing pairing, int begin, bool for_all, Where where)
         : frequencies_{std::move(frequencies)}, for_all_{for_all}, begin_{begin}, pairing_{pairing} {
         const detail::Caller caller{where};
         CELLAR_EXPECTS(!frequencies_.empty(), "RopeShift: no layer, expected at least one");
@@ -148,8 +144,7 @@ private:
         }
     }
 
-    static std::vector<std::vector<double>> for_all_layers(const std::vector<double>& frequencies,
-                                                           const std::source_location& where) {
+    static std::vector<std::vector<double>> for_all_layers(const std::vector<double>& frequencies, Where where) {
         CELLAR_EXPECTS_AT(where, !frequencies.empty(), "RopeShift: no frequencies, expected one for each pair");
         return {frequencies};
     }

@@ -7,7 +7,6 @@
 #include <cellar/window/window.hpp>
 
 #include <cstdint>
-#include <source_location>
 
 namespace cellar {
 
@@ -20,15 +19,13 @@ class ChunkedAttention {
 public:
     constexpr ChunkedAttention() requires(Size != dynamic_width) : ChunkedAttention{WindowOptions{}} {}
     /// With a retention or sinks. A retention that is less than the size is a violation when the cache is made.
-    constexpr explicit ChunkedAttention(
-        WindowOptions options,
-        const std::source_location& where = std::source_location::current()) requires(Size != dynamic_width)
+    constexpr explicit ChunkedAttention(WindowOptions options,
+                                        Where where = Where::current()) requires(Size != dynamic_width)
         : ChunkedAttention{Size, options.sinks, detail::Retention{options.retention}, where} {}
 
     /// With a size that is known at run time, at least 1.
-    constexpr explicit ChunkedAttention(
-        std::int32_t size, WindowOptions options = {},
-        const std::source_location& where = std::source_location::current()) requires(Size == dynamic_width)
+    constexpr explicit ChunkedAttention(std::int32_t size, WindowOptions options = {},
+                                        Where where = Where::current()) requires(Size == dynamic_width)
         : ChunkedAttention{size, options.sinks, detail::Retention{options.retention}, where} {}
 
     ChunkedAttention() requires(Size == dynamic_width) = delete; // give the size: ChunkedAttention<>{8192}
@@ -50,7 +47,7 @@ public:
 
 private:
     constexpr ChunkedAttention(std::int32_t size, std::int32_t sinks, detail::Retention retention,
-                               const std::source_location& where = std::source_location::current())
+                               Where where = Where::current())
         : size_{size}, sinks_{sinks}, retention_{retention} {
         CELLAR_EXPECTS_AT(where, size > 0, "ChunkedAttention: the size is ", size, ", expected at least 1");
         CELLAR_EXPECTS_AT(where, sinks >= 0, "ChunkedAttention: ", sinks, " sinks, expected 0 or more");

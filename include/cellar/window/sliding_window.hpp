@@ -7,7 +7,6 @@
 #include <cellar/window/window.hpp>
 
 #include <cstdint>
-#include <source_location>
 
 namespace cellar {
 
@@ -21,15 +20,13 @@ public:
     constexpr SlidingWindow() requires(Width != dynamic_width) : SlidingWindow{WindowOptions{}} {}
     /// With a retention or sinks: `SlidingWindow<4096>{{.retention = 4096 + 8 - 1}}`. A retention that is less than the
     /// width is a violation when the cache is made.
-    constexpr explicit SlidingWindow(
-        WindowOptions options,
-        const std::source_location& where = std::source_location::current()) requires(Width != dynamic_width)
+    constexpr explicit SlidingWindow(WindowOptions options,
+                                     Where where = Where::current()) requires(Width != dynamic_width)
         : SlidingWindow{Width, options.sinks, detail::Retention{options.retention}, where} {}
 
     /// With a width that is known at run time, at least 1.
-    constexpr explicit SlidingWindow(
-        std::int32_t width, WindowOptions options = {},
-        const std::source_location& where = std::source_location::current()) requires(Width == dynamic_width)
+    constexpr explicit SlidingWindow(std::int32_t width, WindowOptions options = {},
+                                     Where where = Where::current()) requires(Width == dynamic_width)
         : SlidingWindow{width, options.sinks, detail::Retention{options.retention}, where} {}
 
     SlidingWindow() requires(Width == dynamic_width) = delete; // give the width: SlidingWindow<>{4096}
@@ -52,7 +49,7 @@ public:
 
 private:
     constexpr SlidingWindow(std::int32_t width, std::int32_t sinks, detail::Retention retention,
-                            const std::source_location& where = std::source_location::current())
+                            Where where = Where::current())
         : width_{width}, sinks_{sinks}, retention_{retention} {
         CELLAR_EXPECTS_AT(where, width > 0, "SlidingWindow: the width is ", width, ", expected at least 1");
         CELLAR_EXPECTS_AT(where, sinks >= 0, "SlidingWindow: ", sinks, " sinks, expected 0 or more");

@@ -27,7 +27,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <source_location>
 #include <utility>
 #include <vector>
 
@@ -45,7 +44,7 @@ struct ContextState {
     };
 
     ContextState(const mpi::Communicator& the_comm, Cache the_cache, std::int32_t block_size,
-                 std::chrono::milliseconds limit, const std::source_location& where)
+                 std::chrono::milliseconds limit, Where where)
         : comm{the_comm.handle(), where},
           cache{std::move(the_cache)},
           block{block_size},

@@ -18,7 +18,6 @@
 #include <cstdint>
 #include <new>
 #include <optional>
-#include <source_location>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -39,8 +38,7 @@ struct RankReport {
 class Lockstep {
 public:
     /// `compares`: every operation compares calls and bookkeeping.
-    Lockstep(const mpi::Communicator& comm, bool compares, std::chrono::milliseconds time_limit,
-             const std::source_location& where)
+    Lockstep(const mpi::Communicator& comm, bool compares, std::chrono::milliseconds time_limit, Where where)
         : comm_{comm.handle(), where},
           compares_{compares},
           time_limit_{expect_limit("lockstep", time_limit, where)},
@@ -54,7 +52,7 @@ public:
 
     /// A violation if the memories of the ranks do not begin alike.
     template <class M>
-    void expect_same_memories(const M& memory, const std::source_location& where) {
+    void expect_same_memories(const M& memory, Where where) {
         RankReport own{.call = {.operation = JointOperation::compare}};
         own.book = MemoryAccess::book_hash(memory);
         if (exchange(own)) throw mpi::MpiFailure{*lost_};

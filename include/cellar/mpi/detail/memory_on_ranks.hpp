@@ -9,7 +9,6 @@
 #include <cellar/memory/two_phase.hpp>
 
 #include <cstdint>
-#include <source_location>
 #include <utility>
 
 namespace cellar::detail {
@@ -28,42 +27,35 @@ public:
     M release() && { return std::move(memory_); }
 
     /// This and the next ones: as the memory's own, on all ranks.
-    Result<void> copy_prefix(Sequence from, Sequence to, Position end,
-                             const std::source_location& where = std::source_location::current()) {
+    Result<void> copy_prefix(Sequence from, Sequence to, Position end, Where where = Where::current()) {
         return self().perform(op::CopyPrefix{from, to, end}, where);
     }
-    Result<void> remove(Sequence s, Position begin, Position end,
-                        const std::source_location& where = std::source_location::current()) {
+    Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
         return self().perform(op::Remove{s, begin, end}, where);
     }
     /// A memory that rotates no keys ignores `rotate_by`.
-    Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by,
-                        const std::source_location& where = std::source_location::current()) {
+    Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by, Where where = Where::current()) {
         return self().perform(op::Remove{s, begin, end, rotate_by}, where);
     }
-    Result<void>
-    rewind(Sequence s, Position to,
-           const std::source_location& where = std::source_location::current()) requires(Performs<M, op::Rewind>) {
+    Result<void> rewind(Sequence s, Position to, Where where = Where::current()) requires(Performs<M, op::Rewind>) {
         return self().perform(op::Rewind{s, to}, where);
     }
     /// A memory without schedules ignores this and the next, and one without cells the two after these.
-    Result<void> schedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+    Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
         return self().perform(op::Schedule{s, p}, where);
     }
-    void unschedule(Sequence s, Position p, const std::source_location& where = std::source_location::current()) {
+    void unschedule(Sequence s, Position p, Where where = Where::current()) {
         self().perform(op::Unschedule{s, p}, where).value();
     }
-    Result<void> promise(Sequence s, std::int32_t tokens,
-                         const std::source_location& where = std::source_location::current()) {
+    Result<void> promise(Sequence s, std::int32_t tokens, Where where = Where::current()) {
         return self().perform(op::Promise{s, tokens}, where);
     }
-    Result<void> form_pages(Sequence s, std::int32_t page_size,
-                            const std::source_location& where = std::source_location::current()) {
+    Result<void> form_pages(Sequence s, std::int32_t page_size, Where where = Where::current()) {
         return self().perform(op::FormPages{s, page_size}, where);
     }
 
     /// From this rank's bookkeeping, which is that of all ranks.
-    Position next(Sequence s, const std::source_location& where = std::source_location::current()) const {
+    Position next(Sequence s, Where where = Where::current()) const {
         const Caller caller{where};
         return memory_.next(s);
     }

@@ -6,14 +6,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <source_location>
 #include <thread>
 
 namespace cellar::detail {
 
 /// A violation unless it is a time limit, or 0: without one.
-inline std::chrono::milliseconds expect_limit(const char* what, std::chrono::milliseconds limit,
-                                              const std::source_location& where) {
+inline std::chrono::milliseconds expect_limit(const char* what, std::chrono::milliseconds limit, Where where) {
     CELLAR_EXPECTS_AT(where, limit.count() >= 0, what, ": a time limit of ", limit.count(), " ms, expected 0 or more");
     return limit;
 }

@@ -22,7 +22,6 @@
 #include <iterator>
 #include <mpi.h>
 #include <optional>
-#include <source_location>
 #include <span>
 #include <thread>
 #include <utility>
@@ -41,7 +40,7 @@ struct LineMessage {
 /// longer than those before, or if more of them are in flight.
 class PipelineLine {
 public:
-    PipelineLine(const mpi::Communicator& comm, std::chrono::milliseconds time_limit, const std::source_location& where)
+    PipelineLine(const mpi::Communicator& comm, std::chrono::milliseconds time_limit, Where where)
         : comm_{comm.handle(), where},
           mailbox_{comm_.handle()},
           time_limit_{expect_limit("pipeline", time_limit, where)} {}

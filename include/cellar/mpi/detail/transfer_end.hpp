@@ -19,7 +19,6 @@
 #include <mpi.h>
 #include <new>
 #include <optional>
-#include <source_location>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -183,13 +182,13 @@ template <class End>
 class TransferHandle {
 public:
     /// Does what can be done without waiting: at most one block. True once the transfer is over, with success or not.
-    bool progress(const std::source_location& where = std::source_location::current()) {
+    bool progress(Where where = Where::current()) {
         const Caller caller{where};
         return end().progress();
     }
     /// Blocks until the other process has everything in its memory, or until the transfer fails. Other transfers make
     /// no progress meanwhile.
-    mpi::MpiResult<void> wait(const std::source_location& where = std::source_location::current()) {
+    mpi::MpiResult<void> wait(Where where = Where::current()) {
         const Caller caller{where};
         while (!end().progress()) end().yield();
         if (end().error()) return *end().error();
