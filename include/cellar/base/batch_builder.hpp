@@ -6,7 +6,6 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/base/trivial_list.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 

@@ -3,10 +3,8 @@
 
 #include <cellar/base/contiguous_data.hpp>
 #include <cellar/base/contract.hpp>
-#include <cellar/base/ids.hpp>
 
 #include <compare>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

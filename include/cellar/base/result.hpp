@@ -4,7 +4,6 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 
-#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/contract.hpp>
 #include <cellar/book/cell_table.hpp>
 
 #include <algorithm>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/plan.hpp>

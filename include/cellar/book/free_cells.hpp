@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstddef>
 #include <cstdint>
 
 namespace cellar::detail {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cellar/base/compressed_lists.hpp>
-#include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/trivial_list.hpp>

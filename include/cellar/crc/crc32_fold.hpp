@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cellar/crc/crc32_product.hpp>
-#include <cellar/crc/crc32_table.hpp>
 
 #include <algorithm>
 #include <cstddef>

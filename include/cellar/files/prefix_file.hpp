@@ -19,8 +19,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <string>
-#include <utility>
 
 namespace cellar {
 

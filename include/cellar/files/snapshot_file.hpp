@@ -17,10 +17,8 @@
 #include <cstddef>
 #include <filesystem>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 namespace cellar {
 

@@ -4,7 +4,6 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
-#include <cellar/base/offload_to.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/memory/operations.hpp>
 #include <cellar/memory/stored_snapshot.hpp>

@@ -6,9 +6,6 @@
 #include <cellar/models/json_keys.hpp>
 #include <cellar/models/run_time_description.hpp>
 
-#include <string>
-#include <utility>
-
 namespace cellar::models {
 
 /// What a model stores, from the keys of its config.json, the file of a folder in Hugging Face's format. Keys that are

@@ -6,7 +6,6 @@
 #include <cellar/models/run_time_description.hpp>
 
 #include <span>
-#include <vector>
 
 namespace cellar::models {
 

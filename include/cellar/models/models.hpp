@@ -19,7 +19,6 @@
 #include <cellar/window/sliding_window.hpp>
 
 #include <cstddef>
-#include <cstdint>
 #include <type_traits>
 #include <utility>
 #include <vector>

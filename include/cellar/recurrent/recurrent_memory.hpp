@@ -29,7 +29,6 @@
 #include <span>
 #include <string>
 #include <utility>
-#include <vector>
 
 namespace cellar {
 

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <iterator>
 #include <span>
-#include <utility>
 
 /// Rows in formats that encode a head at a time. A head's values are on the stack: nothing is allocated.
 namespace cellar::detail {

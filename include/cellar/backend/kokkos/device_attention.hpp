@@ -8,7 +8,6 @@
 #include <cellar/base/attention_work.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/score_rule.hpp>
-#include <cellar/base/view.hpp>
 #include <cellar/kernel/attend_tiles.hpp>
 #include <cellar/kernel/attention.hpp>
 #include <cellar/kernel/divisor.hpp>

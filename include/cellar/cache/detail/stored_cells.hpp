@@ -3,8 +3,6 @@
 
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
-#include <cellar/base/offload_to.hpp>
-#include <cellar/book/cache_book.hpp>
 #include <cellar/book/kept_cells.hpp>
 #include <cellar/book/position_runs.hpp>
 #include <cellar/cache/detail/cell_stream.hpp>

@@ -9,7 +9,6 @@
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/prefix/prefix_tree.hpp>
 
-#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>

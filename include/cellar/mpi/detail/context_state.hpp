@@ -11,7 +11,6 @@
 #include <cellar/base/result.hpp>
 #include <cellar/cache/cache.hpp>
 #include <cellar/cache/cache_limits.hpp>
-#include <cellar/cache/cache_shape.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/attention_exchange.hpp>
 #include <cellar/mpi/detail/exchange.hpp>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/ids.hpp>
 #include <cellar/prefix/detail/pin.hpp>
 #include <cellar/prefix/detail/prefix_nodes.hpp>
 #include <cellar/prefix/detail/prefix_state.hpp>

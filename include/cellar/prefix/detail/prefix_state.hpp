@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cellar/base/batch_builder.hpp>
-#include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/offload_to.hpp>
@@ -18,7 +17,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <memory>
 #include <new>
 #include <optional>
 #include <span>

@@ -12,7 +12,6 @@
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/recurrent/detail/batch_sequences.hpp>
 #include <cellar/recurrent/detail/micro_batches.hpp>
-#include <cellar/recurrent/detail/slot_table.hpp>
 #include <cellar/recurrent/detail/state_table.hpp>
 #include <cellar/recurrent/state_limits.hpp>
 

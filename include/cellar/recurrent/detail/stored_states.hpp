@@ -4,7 +4,6 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/base/kept.hpp>
 #include <cellar/base/offload_to.hpp>
-#include <cellar/element/stored_format.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/recurrent/detail/kept_slots.hpp>
 #include <cellar/recurrent/detail/offloaded_state.hpp>
@@ -15,7 +14,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace cellar::detail {
