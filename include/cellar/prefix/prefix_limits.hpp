@@ -18,8 +18,9 @@ struct PrefixUse {
 };
 
 /// How useful a node is: the node with the smallest result is evicted first. Called when a node is used, divided,
-/// offloaded or reloaded, and again before the node is evicted. What is offloaded is weighed by the bytes that it takes
-/// there. The result must depend on nothing but the argument. NaN is less than any number.
+/// offloaded or reloaded, when a shorter prefix of it is kept, and again before the node is evicted. What is offloaded
+/// is weighed by the bytes that it takes there. The result must depend on nothing but the argument. NaN is less than
+/// any number.
 using Usefulness = double (*)(const PrefixUse&) noexcept;
 
 /// The least recently used node is evicted first.

@@ -126,6 +126,20 @@ public:
         });
     }
 
+    /// Calls f(node) for the first nodes below `top` that have a snapshot. O(nodes passed).
+    template <class F>
+    static void for_each_kept_below(Node& top, F f) {
+        for (Node* node = top.first_child; node != nullptr;) {
+            if (!node->snapshot && node->first_child != nullptr) {
+                node = node->first_child;
+                continue;
+            }
+            if (node->snapshot) f(*node);
+            while (node != &top && node->next == nullptr) node = node->parent;
+            node = node == &top ? nullptr : node->next;
+        }
+    }
+
     /// Null if it has no such child. Null as a parent is that of the roots.
     const Node* child(const Node* parent, std::uint64_t key) const { return children_.find(id_of(parent), key); }
 

@@ -469,6 +469,7 @@ private:
         settle(node);
         EvictionQueues::release(node);
         use(node);
+        Nodes::for_each_kept_below(node, [this](Node& longer) { weigh(longer); }); // it saves fewer tokens now
     }
 
     // s has the tokens of the walk. Where it remembers what the tree has offloaded, that comes back in place, without a
