@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "backend/own_attention.hpp"
 #include "formats.hpp"
 #include "violations.hpp"
 #include <cellar/attention/attend.hpp>
@@ -107,7 +106,7 @@ TEST_CASE("what is stored is what a cache without factors stores of divided rows
     Rotating with = rotating(with_factors());
     Rotating without = rotating(plain);
     std::mt19937 random{1};
-    const auto feed = [&](Sequence s, int tokens) { // more than are divided at a time
+    const auto feed = [&](Sequence s, int tokens) {
         const Position first = with.next(s);
         auto own = with.begin(BatchBuilder{s, first, tokens}).value();
         auto other = without.begin(BatchBuilder{s, first, tokens}).value();
@@ -251,14 +250,13 @@ TEST_CASE("attention over keys that are rotated as they are read multiplies quer
           != std::string::npos);
 }
 
-TEST_CASE("bytes count the factors, and the rows that are divided at a time") {
+TEST_CASE("bytes count the factors, which the backend has too") {
     const CacheLimits limits{.sequences = 3, .capacity = 64, .batch = 48};
     const auto with = Rotating::bytes_for(with_factors(), limits);
     const auto without = Rotating::bytes_for(plain, limits);
     CHECK(with.data == without.data);
     const std::int64_t factors = 2 * 64 + 2 * 32 + 64;
-    CHECK(with.bookkeeping - without.bookkeeping
-          == 2 * std::int64_t{sizeof(ChannelFactors)} + 4 * factors + 16 * 4 * 2 * 64);
+    CHECK(with.bookkeeping - without.bookkeeping == 2 * std::int64_t{sizeof(ChannelFactors)} + 2 * 4 * factors);
 }
 
 TEST_CASE("factors that do not fit are violations") {
@@ -295,13 +293,9 @@ TEST_CASE("factors that do not fit are violations") {
           })
           == "shape: layer 0 has factors of values, expected none for the format f32");
     CHECK(violation_of([&] {
-              Cache<Layout, FullCausal, DisabledShift, cellar_test::OwnAttention>{one, {.capacity = 4}};
-          })
-          == "shape: layer 0 has factors, expected none with this backend: the host divides and multiplies by them");
-    CHECK(violation_of([&] {
               Cache<StandardV<float>, FullCausal, DisabledShift, NoData>{one, {.capacity = 4}};
           })
-          == "shape: layer 0 has factors, expected none with this backend: the host divides and multiplies by them");
+          == "shape: layer 0 has factors, expected none with NoData, which stores nothing that could be divided");
 }
 
 TEST_CASE("calibrated factors are powers of what channels are like, and one for a pair, whatever the positions") {

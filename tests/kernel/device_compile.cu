@@ -142,8 +142,8 @@ void launch_attention(Mapping mapping, const Element* memory) {
     const Rows rows{Stored{mapping, memory, 8}, true};
     const cellar::detail::kernel::Divisor heads{2};
     const cellar::detail::kernel::AttentionCall<T> call{{}, {}, {}, {}, nullptr, nullptr, 0, 8, heads, heads};
-    run_team<<<1, 1>>>(
-        cellar::detail::kernel::AttendTiles<Rows, Rows, T, T, Team>{rows, rows, {}, call, nullptr, {}, 0, {8, 8, 1}});
+    run_team<<<1, 1>>>(cellar::detail::kernel::AttendTiles<Rows, Rows, T, T, Team>{
+        rows, rows, {}, call, nullptr, {}, 0, {8, 8, 1}, {}});
     run_team<<<1, 1>>>(cellar::detail::kernel::JoinParts<T, Team>{call, 1});
 }
 
@@ -186,8 +186,8 @@ void launch_units() {
     using Shift = cellar::RopeShift<cellar::Neox>;
     const Mapping mapping{16, 2, 128 / cellar::detail::values_per_unit<F>};
     const cellar::detail::kernel::UnitHeads<Written> heads{{mapping, nullptr, nullptr}, {nullptr}, 1};
-    run_team<<<1, 1>>>(cellar::detail::kernel::EncodeHeads<Written, Team>{heads, {}});
-    run_team<<<1, 1>>>(cellar::detail::kernel::DecodeHeads<Written, Team>{heads, {}});
+    run_team<<<1, 1>>>(cellar::detail::kernel::EncodeHeads<Written, Team>{heads, {}, nullptr});
+    run_team<<<1, 1>>>(cellar::detail::kernel::DecodeHeads<Written, Team>{heads, {}, nullptr});
     run_team<<<1, 1>>>(
         cellar::detail::kernel::RotateHeads<Written, typename Shift::Rotation, typename Shift::Factor, Team>{
             heads, typename Shift::Rotation{0, 4}, nullptr});
@@ -195,7 +195,7 @@ void launch_units() {
     const cellar::detail::kernel::Divisor two{2};
     const cellar::detail::kernel::AttentionCall<float> call{{}, {}, {}, {}, nullptr, nullptr, 0, 128, two, two};
     run_team<<<1, 1>>>(cellar::detail::kernel::AttendTiles<Read, Read, float, float, Team>{
-        rows, rows, {}, call, nullptr, {}, 0, {128, 128, 1}});
+        rows, rows, {}, call, nullptr, {}, 0, {128, 128, 1}, {}});
 }
 
 template <class F>

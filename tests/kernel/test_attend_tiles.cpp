@@ -208,7 +208,8 @@ private:
             runs_.data(),
             {tree ? parents_.data() : nullptr, in_cells.data(), static_cast<std::int32_t>(in_cells.size())},
             sinks_,
-            shape};
+            shape,
+            {}};
         run(attend, plan_.items * kv_heads_, shape.bytes(), threads);
         const kernel::JoinParts<float, Team> join{call, plan_.max_parts};
         run(join, plan_.joined_rows, join.bytes(), threads);

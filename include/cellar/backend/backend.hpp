@@ -181,10 +181,10 @@ namespace detail {
 
 template <class B, class F, class... Planes>
 concept encodes_planes = requires(B& b, std::span<const Cell> cells, StridedView<const float, 3> values,
-                                  StridedView<float, 3> out, const ShiftArchetype& shift, int layer,
-                                  std::span<const KeyRotation> rotations, const Planes&... planes) {
-    b.template encode<F>(cells, values, planes...);
-    b.template decode<F>(cells, out, planes...);
+                                  StridedView<float, 3> out, const float* factors, const ShiftArchetype& shift,
+                                  int layer, std::span<const KeyRotation> rotations, const Planes&... planes) {
+    b.template encode<F>(cells, values, factors, planes...);
+    b.template decode<F>(cells, out, factors, planes...);
     b.template rotate_encoded<F>(shift, layer, rotations, planes...);
 };
 template <class B, class U>
@@ -204,8 +204,9 @@ concept encodes_scaled_units = requires {
 /// units and scales, which `scatter`, `gather` and `move` treat as elements that are never converted; and, with the one
 /// or two planes (`Plane`) that the rows have:
 ///
-/// - `encode<F>(cells, values, planes...)`: enqueues; encodes row i of `values` [tokens, heads, dim] into cells[i].
-/// - `decode<F>(cells, values, planes...)`: enqueues; decodes cells[i] into row i.
+/// - `encode<F>(cells, values, factors, planes...)`: enqueues; encodes row i of `values` [tokens, heads, dim] into
+///   cells[i], divided by `factors` [heads, dim] in a buffer of the backend. Null: by nothing.
+/// - `decode<F>(cells, values, factors, planes...)`: enqueues; decodes cells[i] into row i, multiplied by `factors`.
 /// - `rotate_encoded<F>(shift, layer, rotations, planes...)`: enqueues; decodes each head, rotates it in float, and
 ///   encodes it again.
 template <class B, class F>
@@ -317,11 +318,6 @@ concept ComputesAttention = requires(B& b, const AttentionLists& lists, const de
     b.begin_attention(lists);
     b.attend(work);
 };
-
-/// A backend whose caches may have `CacheShape::factors`: the host divides keys and values by them in `put`, and
-/// multiplies queries and results in `attend`.
-template <class B>
-concept DividesChannels = B::host_reaches && !ComputesAttention<B> && !HoldsNoData<B>;
 
 /// A backend with `is_reference`: `attend` computes every element by itself, in double, for others to be compared with.
 template <class B>

@@ -64,12 +64,14 @@ public:
 
     /// See `StoresFormat`.
     template <StorageFormat F, class... Planes>
-    void encode(std::span<const Cell> cells, StridedView<const float, 3> values, const Planes&... planes) const {
-        detail::encode_rows<F>(cells, values, planes...);
+    void encode(std::span<const Cell> cells, StridedView<const float, 3> values, const float* factors,
+                const Planes&... planes) const {
+        detail::encode_rows<F>(cells, values, factors, planes...);
     }
     template <StorageFormat F, class... Planes>
-    void decode(std::span<const Cell> cells, StridedView<float, 3> values, const Planes&... planes) const {
-        detail::decode_rows<F>(cells, values, planes...);
+    void decode(std::span<const Cell> cells, StridedView<float, 3> values, const float* factors,
+                const Planes&... planes) const {
+        detail::decode_rows<F>(cells, values, factors, planes...);
     }
     template <StorageFormat F, ShiftPolicy Shift, class... Planes>
     void rotate_encoded(const Shift& shift, int layer, std::span<const KeyRotation> rotations,

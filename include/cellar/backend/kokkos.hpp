@@ -113,14 +113,14 @@ public:
 
     /// See `StoresFormat`.
     template <StorageFormat F, class... Planes>
-    void encode(std::span<const Cell> cells, StridedView<const float, 3> values,
+    void encode(std::span<const Cell> cells, StridedView<const float, 3> values, const float* factors,
                 const Planes&... planes) requires(encodes<F>) {
-        if (values.size() != 0) work_.template encode<F>(space_, cells, values, planes...);
+        if (values.size() != 0) work_.template encode<F>(space_, cells, values, factors, planes...);
     }
     template <StorageFormat F, class... Planes>
-    void decode(std::span<const Cell> cells, StridedView<float, 3> values,
+    void decode(std::span<const Cell> cells, StridedView<float, 3> values, const float* factors,
                 const Planes&... planes) requires(encodes<F>) {
-        if (values.size() != 0) work_.template decode<F>(space_, cells, values, planes...);
+        if (values.size() != 0) work_.template decode<F>(space_, cells, values, factors, planes...);
     }
     template <StorageFormat F, ShiftPolicy Shift, class... Planes>
     void rotate_encoded(const Shift& shift, int layer, std::span<const KeyRotation> rotations,

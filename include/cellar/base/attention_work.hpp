@@ -92,7 +92,7 @@ struct AttentionWork {
     StridedView<const Q, 3> q;
     StridedView<Out, 3> out;
     StridedView<float, 2> log_sum_exp; ///< null: nowhere
-    RowFactors factors{};              ///< null on devices
+    RowFactors factors{};
 };
 
 } // namespace cellar

@@ -7,7 +7,6 @@
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/view.hpp>
-#include <cellar/cache/detail/divided_rows.hpp>
 #include <cellar/cache/read_pass.hpp>
 #include <cellar/layout/layer_shape.hpp>
 
@@ -75,9 +74,8 @@ public:
             checked_rows<typename Store::Values::Format>("values", layer, v, shape.kv_heads, shape.value_dim);
         if (state().pass.reserved) return;
         auto& store = state().stores[index];
-        const RowFactors factors = state().factors(index);
-        put_rows(store.all_keys(), keys, factors.keys);
-        if (values.size() != 0) put_rows(store.all_values(), values, factors.values);
+        store.all_keys().put(state().backend, cells(), keys);
+        if (values.size() != 0) store.all_values().put(state().backend, cells(), values);
         state().pass.put.add(index);
     }
     template <class K, class V>
@@ -153,19 +151,6 @@ public:
           stored_{reserved ? count : static_cast<std::int32_t>(the_state.book.pass().cells.size())} {}
 
 private:
-    template <class Store, class T>
-    void put_rows(Store& store, const StridedView<const T, 3>& rows, const float* factors) {
-        auto& backend = state().backend;
-        if constexpr (detail::are_values<T, typename Store::Format>)
-            if (factors != nullptr)
-                return detail::divide_rows(rows, factors, state().scratch.divided, [&](auto first, const auto& some) {
-                    const auto count = static_cast<std::size_t>(some.extent(0));
-                    store.put(backend, cells().subspan(static_cast<std::size_t>(first), count), some);
-                    backend.fence(); // the next ones take their place
-                });
-        store.put(backend, cells(), rows);
-    }
-
     void expect_own_memory(const char* call, int layer) const {
         const int owner = state().layer_shape(layer).shares_layer;
         CELLAR_EXPECTS(owner < 0, call, ": ", Base::name()(layer), " shares the memory of layer ", owner,

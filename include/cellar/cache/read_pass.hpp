@@ -11,7 +11,6 @@
 #include <cellar/cache/cell_lists.hpp>
 #include <cellar/cache/detail/attended_cells.hpp>
 #include <cellar/cache/detail/cache_state.hpp>
-#include <cellar/cache/detail/divided_rows.hpp>
 #include <cellar/cache/detail/mask.hpp>
 #include <cellar/element/half.hpp>
 #include <cellar/memory/layer_name.hpp>
@@ -85,9 +84,8 @@ public:
         expect_rows("keys", layer, cells, store.read_keys(), k);
         if (store.read_values().dim() != 0 || v.size() != 0)
             expect_rows("values", layer, cells, store.read_values(), v);
-        const RowFactors factors = state().factors(state().store_index("gather", layer));
-        gather_rows(store.read_keys(), cells, k, factors.keys);
-        if (v.size() != 0) gather_rows(store.read_values(), cells, v, factors.values);
+        store.read_keys().gather(state().backend, cells, k);
+        if (v.size() != 0) store.read_values().gather(state().backend, cells, v);
     }
 
     /// The cells that a token of the batch sees, as runs of neighbouring cells, in the order of memory. Cells are
@@ -271,17 +269,6 @@ protected:
     }
 
 private:
-    template <class Store, class T>
-    void gather_rows(const Store& store, std::span<const Cell> cells, const StridedView<T, 3>& rows,
-                     const float* factors) const {
-        store.gather(state().backend, cells, rows);
-        if constexpr (detail::are_values<T, typename Store::Format>)
-            if (factors != nullptr) {
-                state().backend.fence();
-                detail::multiply_rows(rows, factors);
-            }
-    }
-
     template <class Rows, class T>
     void expect_rows(const char* what, int layer, std::span<const Cell> cells, const Rows& stored,
                      const StridedView<T, 3>& rows) const {

@@ -6,7 +6,6 @@
 #include <cellar/base/head_parts.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/score.hpp>
-#include <cellar/base/view.hpp>
 #include <cellar/kernel/attention.hpp>
 #include <cellar/kernel/divisor.hpp>
 #include <cellar/kernel/staged_rows.hpp>
@@ -51,12 +50,13 @@ class AttendTiles {
 public:
     Keys keys;
     Values values;
-    StridedView<const Q, 3> q;
+    AttentionRows<const Q> q;
     AttentionCall<Out> call;
     const VisibleRun* seen_runs;
     TokenTree tree;
     std::int32_t sinks; ///< positions that every token sees
     AttentionTileShape shape;
+    RowFactors factors;
 
     CELLAR_FUNCTION void operator()(const Team& team) const {
         const auto [item, head] = call.heads.divide(team.league_rank());
@@ -147,7 +147,8 @@ private:
             const int of_query = call.query_head(block, head, row);
             float* const query = shared.queries + row * shape.query_pitch();
             for (int d = thread; d < shape.query_pitch(); d += threads)
-                query[d] = d < shape.key_dim ? static_cast<float>(q(token.token, of_query, d)) : 0;
+                query[d] =
+                    d < shape.key_dim ? static_cast<float>(q(token.token, of_query, d)) * key_factor(head, d) : 0;
             float* const sums = shared.values + row * shape.value_pitch();
             for (int d = thread; d < shape.value_pitch(); d += threads) sums[d] = 0;
             if (row % threads != thread) continue;
@@ -156,6 +157,14 @@ private:
             shared.sums[row] = 0;
             shared.of_rows[row] = call.rule.of_head(of_query);
         }
+    }
+
+    // What an element of keys or values was divided by. Elements that are stored as they are were not.
+    CELLAR_FUNCTION float key_factor(int head, std::int32_t d) const {
+        return !are_units<Keys> || factors.keys == nullptr ? 1 : factors.keys[std::int64_t{head} * shape.key_dim + d];
+    }
+    CELLAR_FUNCTION float value_factor(int head, std::int32_t d) const {
+        return !are_units<Values> || factors.values == nullptr ? 1 : factors.values[head * factors.value_pitch + d];
     }
 
     // Rotates queries to where the keys are, or undoes the rotation of weighted values: as many rows at a time as the
@@ -366,7 +375,7 @@ private:
             const SoftmaxEnd end = end_softmax({shared.largest[row], shared.sums[row]}, call.rule.sink(of_query));
             const float* const sums = shared.values + row * shape.value_pitch();
             for (int d = team.team_rank(); d < shape.value_dim; d += team.team_size())
-                call.out(token, of_query, d) = static_cast<Out>(sums[d] * end.weight);
+                call.out(token, of_query, d) = static_cast<Out>(sums[d] * end.weight * value_factor(head, d));
             if (call.log_sum_exp.pointer != nullptr && team.team_rank() == 0)
                 call.log_sum_exp(token, of_query) = end.log_sum_exp;
         }
@@ -378,7 +387,7 @@ private:
             const std::int64_t at = block.partial_row(part, head, call.heads.value(), row);
             const float* const sums = shared.values + row * shape.value_pitch();
             for (int d = team.team_rank(); d < shape.value_dim; d += team.team_size())
-                call.partial.values[at * shape.value_dim + d] = sums[d];
+                call.partial.values[at * shape.value_dim + d] = sums[d] * value_factor(head, d);
             if (team.team_rank() != 0) continue;
             call.partial.largest_sums[2 * at] = shared.largest[row];
             call.partial.largest_sums[2 * at + 1] = shared.sums[row];

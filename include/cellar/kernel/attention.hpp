@@ -60,10 +60,25 @@ struct PartialResults {
     float* largest_sums; ///< [rows, 2]: the largest score, and the sum of the weights relative to it
 };
 
+/// A view without its extents, which kernels do not ask for: their arguments have little room.
+template <class T>
+struct AttentionRows {
+    T* pointer = nullptr;
+    std::int64_t strides[3] = {};
+
+    AttentionRows() = default;
+    AttentionRows(const StridedView<T, 3>& rows)
+        : pointer{rows.pointer}, strides{rows.stride(0), rows.stride(1), rows.stride(2)} {}
+
+    CELLAR_FUNCTION T& operator()(std::int64_t token, std::int64_t head, std::int64_t d) const {
+        return pointer[token * strides[0] + head * strides[1] + d * strides[2]];
+    }
+};
+
 /// What the kernels of a call share. All lists are in memory of the device.
 template <class Out>
 struct AttentionCall {
-    StridedView<Out, 3> out;
+    AttentionRows<Out> out;
     StridedView<float, 2> log_sum_exp; ///< null: nowhere
     PartialResults partial;
     ScoreRule<float> rule;

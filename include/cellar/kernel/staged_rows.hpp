@@ -33,6 +33,12 @@ const StoredUnits<F, Mapping>& packed_rows(const StoredUnits<F, Mapping>& rows) 
     return rows;
 }
 
+/// True if rows are stored in units.
+template <class Rows>
+inline constexpr bool are_units = false;
+template <class F, class Mapping>
+inline constexpr bool are_units<StoredUnits<F, Mapping>> = true;
+
 /// True if rows are read as heads that were rotated.
 template <class Rows>
 inline constexpr bool are_rotated = false;

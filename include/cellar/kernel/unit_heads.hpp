@@ -133,30 +133,34 @@ private:
     std::int32_t at_once_; // heads of a team
 };
 
-/// Encodes row i into cell cells(i). All cells are different.
+/// Encodes row i, divided by the factors, into cell cells(i). All cells are different.
 template <class Units, class Team>
 struct EncodeHeads {
     UnitHeads<Units> heads;
     StridedView<const float, 3> rows; ///< [tokens, heads, dim]
+    const float* factors;             ///< [heads, dim]; null: none
 
     CELLAR_FUNCTION void operator()(const Team& team) const {
         auto* const shared = static_cast<float*>(team.team_shmem().get_shmem(heads.bytes()));
         const std::int32_t rank = team.league_rank();
         for (std::int32_t i = 0; i < heads.count(rank); ++i) {
             const auto of = heads.head(rank, i);
+            const float* const own = factors == nullptr ? nullptr : factors + std::int64_t{of.head} * heads.dim();
             for (std::int32_t d = team.team_rank(); d < heads.dim(); d += team.team_size())
-                heads.value(shared, i, d) = rows(of.row, of.head, d);
+                heads.value(shared, i, d) =
+                    own == nullptr ? rows(of.row, of.head, d) : rows(of.row, of.head, d) / own[d];
         }
         team.team_barrier();
         heads.encode(team, shared);
     }
 };
 
-/// Decodes cell cells(i) into row i.
+/// Decodes cell cells(i) into row i, multiplied by the factors.
 template <class Units, class Team>
 struct DecodeHeads {
     UnitHeads<Units> heads;
     StridedView<float, 3> rows; ///< [cells, heads, dim]
+    const float* factors;       ///< [heads, dim]; null: none
 
     CELLAR_FUNCTION void operator()(const Team& team) const {
         auto* const shared = static_cast<float*>(team.team_shmem().get_shmem(heads.bytes()));
@@ -164,8 +168,10 @@ struct DecodeHeads {
         heads.decode(team, shared);
         for (std::int32_t i = 0; i < heads.count(rank); ++i) {
             const auto of = heads.head(rank, i);
+            const float* const own = factors == nullptr ? nullptr : factors + std::int64_t{of.head} * heads.dim();
             for (std::int32_t d = team.team_rank(); d < heads.dim(); d += team.team_size())
-                rows(of.row, of.head, d) = heads.value(shared, i, d);
+                rows(of.row, of.head, d) =
+                    own == nullptr ? heads.value(shared, i, d) : heads.value(shared, i, d) * own[d];
         }
     }
 };

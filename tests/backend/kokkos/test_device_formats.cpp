@@ -93,10 +93,19 @@ std::vector<Cell> apart(int rows) {
     return cells;
 }
 
+/// From 1 to 8, so that no value becomes infinite; equal for elements that are half a head apart.
+Floats some_factors(int dim) {
+    Floats factors;
+    for (int i = 0; i < heads * dim; ++i)
+        factors.push_back(std::exp2(static_cast<float>((i / dim + i % (dim / 2)) % 10) / 3));
+    return factors;
+}
+
 template <class F, class Mapping, class Backend>
-void check_bits(int dim) {
+void check_bits(int dim, const Floats& factors = {}) {
     CAPTURE(F::name);
     CAPTURE(dim);
+    CAPTURE(factors.size());
     static_assert(StoresFormat<Backend, F>);
     int rows = 0;
     const Floats values = hard_rows(dim, rows);
@@ -107,21 +116,24 @@ void check_bits(int dim) {
     Planes<F, Mapping, HostBackend> on_host{host, 2 * rows + 1, dim};
     const OnDevice<Backend> given{values};
     const OnDevice<Backend> read{Floats(values.size())};
+    const OnDevice<Backend> device_factors{factors};
+    const float* const by = factors.empty() ? nullptr : factors.data();
+    const float* const device_by = factors.empty() ? nullptr : device_factors.data();
     on_device.with([&](const auto&... planes) {
         device.template encode<F>(cells, contiguous_view(static_cast<const float*>(given.data()), rows, heads, dim),
-                                  planes...);
+                                  device_by, planes...);
     });
     on_host.with([&](const auto&... planes) {
-        host.template encode<F>(cells, contiguous_view(values.data(), rows, heads, dim), planes...);
+        host.template encode<F>(cells, contiguous_view(values.data(), rows, heads, dim), by, planes...);
     });
     CHECK(on_device.bytes() == on_host.bytes());
 
     Floats expected(values.size());
     on_device.with([&](const auto&... planes) {
-        device.template decode<F>(cells, contiguous_view(read.data(), rows, heads, dim), planes...);
+        device.template decode<F>(cells, contiguous_view(read.data(), rows, heads, dim), device_by, planes...);
     });
     on_host.with([&](const auto&... planes) {
-        host.template decode<F>(cells, contiguous_view(expected.data(), rows, heads, dim), planes...);
+        host.template decode<F>(cells, contiguous_view(expected.data(), rows, heads, dim), by, planes...);
     });
     device.fence();
     CHECK(cellar_test::same_bits(read.read(), expected));
@@ -146,15 +158,15 @@ void check_rotation(int dim) {
     Floats expected(values.size());
     on_device.with([&](const auto&... planes) {
         device.template encode<F>(cells, contiguous_view(static_cast<const float*>(given.data()), rows, heads, dim),
-                                  planes...);
+                                  nullptr, planes...);
         device.template rotate_encoded<F>(shift, 0, rotations, planes...);
-        device.template decode<F>(cells, contiguous_view(read.data(), rows, heads, dim), planes...);
+        device.template decode<F>(cells, contiguous_view(read.data(), rows, heads, dim), nullptr, planes...);
     });
     on_host.with([&](const auto&... planes) {
         host.template encode<F>(cells, contiguous_view(static_cast<const float*>(values.data()), rows, heads, dim),
-                                planes...);
+                                nullptr, planes...);
         host.template rotate_encoded<F>(shift, 0, rotations, planes...);
-        host.template decode<F>(cells, contiguous_view(expected.data(), rows, heads, dim), planes...);
+        host.template decode<F>(cells, contiguous_view(expected.data(), rows, heads, dim), nullptr, planes...);
     });
     device.fence();
     const Floats found = read.read();
@@ -201,19 +213,34 @@ Floats some_floats(std::int64_t n, float by) {
     return floats;
 }
 
+/// For one layer. Elements are not divided.
+template <class Layout>
+std::vector<ChannelFactors> factors_for(int dim, int value_dim) {
+    ChannelFactors found;
+    if (!Element<typename Layout::key_format>) found.keys = some_factors(dim);
+    if (!Element<typename Layout::value_format>) found.values = some_factors(value_dim);
+    return {found};
+}
+
 /// A cache whose cells are shared, copied, rotated, moved, snapshotted and read again: attention over what it holds
 /// then equals the definition. `no_values`: values are the first elements of the keys.
 template <class Layout, class Backend>
-void check_cache(int dim, int value_dim, bool no_values = false) {
+void check_cache(int dim, int value_dim, bool no_values = false, bool divides = false) {
     CAPTURE(detail::format_of<typename Layout::key_format>::name);
     CAPTURE(detail::format_of<typename Layout::value_format>::name);
+    CAPTURE(divides);
     using Memory = Cache<Layout, FullCausal, RopeShift<Neox>, Backend>;
     constexpr int group = 2;
     constexpr int tokens = 150;
-    Memory memory{{.layers = 1, .kv_heads = heads, .head_dim = dim, .value_dim = no_values ? 0 : value_dim},
-                  {.sequences = 3, .capacity = 400, .batch = tokens},
-                  FullCausal{},
-                  RopeShift<Neox>{rope_frequencies(dim)}};
+    Memory memory{
+        {.layers = 1,
+         .kv_heads = heads,
+         .head_dim = dim,
+         .value_dim = no_values ? 0 : value_dim,
+         .factors = divides ? factors_for<Layout>(dim, no_values ? 0 : value_dim) : std::vector<ChannelFactors>{}},
+        {.sequences = 3, .capacity = 400, .batch = tokens},
+        FullCausal{},
+        RopeShift<Neox>{rope_frequencies(dim)}};
     std::vector<OnDevice<Backend>> kept;
     const auto given = [&](std::int64_t n, int each, float by) {
         kept.emplace_back(some_floats(n * heads * each, by));
@@ -278,6 +305,43 @@ void check_cache(int dim, int value_dim, bool no_values = false) {
     CHECK(error < 1e-5 * largest);
 }
 
+/// What a cache reads of rows that it divided.
+template <class Layout, class Backend>
+Floats stored_divided(const std::vector<LayerShape>& layers, int tokens) {
+    std::vector<ChannelFactors> factors;
+    for (const LayerShape& layer : layers)
+        factors.push_back({some_factors(layer.key_dim), some_factors(layer.value_dim)});
+    Cache<Layout, FullCausal, DisabledShift, Backend> memory{{.each_layer = layers, .factors = factors},
+                                                             {.capacity = 64, .batch = tokens}};
+    auto pass = memory.begin(BatchBuilder{Sequence{0}, Position{0}, tokens}).value();
+    std::vector<OnDevice<Backend>> kept;
+    const auto given = [&](int each, float by) {
+        kept.emplace_back(some_floats(std::int64_t{tokens} * heads * each, by));
+        return contiguous_view(static_cast<const float*>(kept.back().data()), tokens, heads, each);
+    };
+    const auto read = [&](int each) {
+        kept.emplace_back(Floats(static_cast<std::size_t>(tokens * heads * each)));
+        return contiguous_view(kept.back().data(), tokens, heads, each);
+    };
+    std::vector<std::size_t> results;
+    for (int i = 0; i < std::ssize(layers); ++i) {
+        const LayerShape& layer = layers[static_cast<std::size_t>(i)];
+        pass.put(i, given(layer.key_dim, 0.13F), given(layer.value_dim, 0.29F));
+        const auto keys = read(layer.key_dim);
+        const auto values = read(layer.value_dim);
+        pass.gather(i, pass.cells(), keys, values);
+        results.insert(results.end(), {kept.size() - 2, kept.size() - 1});
+    }
+    memory.fence();
+    pass.commit();
+    Floats found;
+    for (const std::size_t i : results) {
+        const Floats some = kept[i].read();
+        found.insert(found.end(), some.begin(), some.end());
+    }
+    return found;
+}
+
 using Turned = Rotated<Hadamard<64>, q4_0>;
 using TurnedGroups = Rotated<Hadamard<128>, Affine<4>>;
 using TurnedHeads = Rotated<Hadamard<32>, int8_per_head>;
@@ -296,11 +360,13 @@ TEST_CASE_TEMPLATE("device: units and their values have the bits of the host", F
                    Fp8E5m2<Overflow::is_special>, int8_per_head, Affine<2>, Affine<3>, Affine<4>, Affine<6>, Affine<8>,
                    Turned, TurnedGroups, TurnedHeads, TurnedValues) {
     check_bits<F, CellsHeadsDims, TheDevice>(128);
+    check_bits<F, CellsHeadsDims, TheDevice>(128, some_factors(128));
 }
 
 TEST_CASE_TEMPLATE("device: units in blocks of cells, in many launches, have the bits of the host", F, q8_0, q4_1,
                    fp8_e4m3, TurnedGroups) {
     check_bits<F, BlocksHeadsCellsDims<16>, SmallDevice>(256);
+    check_bits<F, BlocksHeadsCellsDims<16>, SmallDevice>(256, some_factors(256));
 }
 
 TEST_CASE_TEMPLATE("device: keys in units are rotated", F, q8_0, q4_1, fp8_e4m3, int8_per_head, Affine<4>, Turned) {
@@ -311,16 +377,28 @@ TEST_CASE_TEMPLATE("device: a cache of units is shared, copied, moved and restor
                    StandardV<q8_0>, BytesAndNibbles, HalfAndFours, HeadsAndHalf, TurnedAndFloats, Blocked<Turned>,
                    BlocksOfGroups, BlocksOfFours) {
     check_cache<Layout, TheDevice>(128, 64);
+    check_cache<Layout, TheDevice>(128, 64, false, true);
 }
 
 TEST_CASE_TEMPLATE("device: a cache of units, in many launches and parts", Layout, BytesAndNibbles, HeadsAndHalf,
                    Blocked<Turned>) {
     check_cache<Layout, SmallDevice>(64, 192);
+    check_cache<Layout, SmallDevice>(64, 192, false, true);
 }
 
 TEST_CASE_TEMPLATE("device: values that are the first elements of keys in units", F, q8_0, q5_1, int8_per_head,
                    Turned) {
     check_cache<StandardV<F>, TheDevice>(192, 64, true);
+    check_cache<StandardV<F>, TheDevice>(192, 64, true, true);
+}
+
+TEST_CASE_TEMPLATE("device: channels are divided by factors as on the host", Layout, StandardV<q8_0>, BytesAndNibbles,
+                   StandardV<int8_per_head>, Blocked<Turned>) {
+    const std::vector<LayerShape> layers{{heads, 128, 64}, {heads, 192, 0}};
+    using Host = KokkosBackend<cellar_test::HostSpace>;
+    const Floats found = stored_divided<Layout, TheDevice>(layers, 40);
+    CHECK(cellar_test::same_bits(found, stored_divided<Layout, Host>(layers, 40)));
+    CHECK(cellar_test::same_bits(found, stored_divided<Layout, SmallDevice>(layers, 40)));
 }
 
 } // namespace test_device_formats

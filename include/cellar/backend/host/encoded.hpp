@@ -31,17 +31,20 @@ auto read_units_at(const Plane<Mapping, Buffer>& plane, Cell cell, std::int64_t 
     return std::span<const typename decltype(units)::value_type>{units};
 }
 
-/// Encodes row i of `rows` into cells[i].
+/// Encodes row i of `rows` into cells[i], divided by `factors` [heads, dim]; null: by nothing.
 template <class F, class... Planes>
-void encode_rows(std::span<const Cell> cells, StridedView<const float, 3> rows, const Planes&... planes) {
+void encode_rows(std::span<const Cell> cells, StridedView<const float, 3> rows, const float* factors,
+                 const Planes&... planes) {
     float copied[max_encoded_dim];
     const std::int64_t dim = rows.extent(2);
     if (dim == 0) return; // without values
     for (std::int64_t i = 0; i < std::ssize(cells); ++i)
         for (std::int64_t head = 0; head < rows.extent(1); ++head) {
             const float* values = &rows(i, head, 0);
-            if (rows.stride(2) != 1) {
+            if (rows.stride(2) != 1 || factors != nullptr) {
                 for (std::int64_t d = 0; d < dim; ++d) copied[d] = rows(i, head, d);
+                if (factors != nullptr)
+                    for (std::int64_t d = 0; d < dim; ++d) copied[d] /= factors[head * dim + d];
                 values = copied;
             }
             F::encode(std::span{values, static_cast<std::size_t>(dim)},
@@ -49,9 +52,10 @@ void encode_rows(std::span<const Cell> cells, StridedView<const float, 3> rows, 
         }
 }
 
-/// Decodes cells[i] into row i of `rows`.
+/// Decodes cells[i] into row i of `rows`, multiplied by `factors` [heads, dim]; null: by nothing.
 template <class F, class... Planes>
-void decode_rows(std::span<const Cell> cells, StridedView<float, 3> rows, const Planes&... planes) {
+void decode_rows(std::span<const Cell> cells, StridedView<float, 3> rows, const float* factors,
+                 const Planes&... planes) {
     float copied[max_encoded_dim];
     const std::int64_t dim = rows.extent(2);
     if (dim == 0) return;
@@ -60,6 +64,8 @@ void decode_rows(std::span<const Cell> cells, StridedView<float, 3> rows, const 
         for (std::int64_t head = 0; head < rows.extent(1); ++head) {
             const std::span values{in_place ? &rows(i, head, 0) : copied, static_cast<std::size_t>(dim)};
             F::decode(read_units_at(planes, cells[static_cast<std::size_t>(i)], head)..., values);
+            if (factors != nullptr)
+                for (std::int64_t d = 0; d < dim; ++d) values[static_cast<std::size_t>(d)] *= factors[head * dim + d];
             for (std::int64_t d = 0; !in_place && d < dim; ++d) rows(i, head, d) = copied[d];
         }
 }

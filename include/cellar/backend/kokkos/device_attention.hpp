@@ -65,7 +65,8 @@ public:
                                               kernel::Divisor{shape.group()}};
         const kernel::AttendTiles<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(values)>, Q, Out,
                                   Team>
-            attend{keys, values, work.q, call, device_runs_, upload_tree(space, work), lists_.sinks, tiles};
+            attend{keys,         values, work.q,      call, device_runs_, upload_tree(space, work),
+                   lists_.sinks, tiles,  work.factors};
         launch_teams("cellar: attend", space, attend, plan_.items * shape.kv_heads, Limits::team_threads,
                      tiles.bytes());
         if (plan_.joined_rows == 0) return;

@@ -145,22 +145,22 @@ public:
 
     template <class F, class... Planes>
     void encode(const ExecutionSpace& space, std::span<const Cell> cells, StridedView<const float, 3> values,
-                const Planes&... planes) {
+                const float* factors, const Planes&... planes) {
         const auto units = units_of<F>(planes...);
         using Kernel = kernel::EncodeHeads<std::remove_const_t<decltype(units)>, Team>;
         launch_heads<Limits>("cellar: encode", space, units, {cells_.upload(space, cells)}, std::ssize(cells),
                              [&](const auto& heads, std::int64_t first, std::int32_t count) {
-                                 return Kernel{heads, some_rows(values, first, count)};
+                                 return Kernel{heads, some_rows(values, first, count), factors};
                              });
     }
     template <class F, class... Planes>
     void decode(const ExecutionSpace& space, std::span<const Cell> cells, StridedView<float, 3> values,
-                const Planes&... planes) {
+                const float* factors, const Planes&... planes) {
         const auto units = units_of<F>(planes...);
         using Kernel = kernel::DecodeHeads<std::remove_const_t<decltype(units)>, Team>;
         launch_heads<Limits>("cellar: decode", space, units, {gathered_.upload(space, cells)}, std::ssize(cells),
                              [&](const auto& heads, std::int64_t first, std::int32_t count) {
-                                 return Kernel{heads, some_rows(values, first, count)};
+                                 return Kernel{heads, some_rows(values, first, count), factors};
                              });
     }
 

@@ -107,17 +107,17 @@ public:
 
     template <class F, class... Planes>
     void encode(const ExecutionSpace& space, std::span<const Cell> cells, StridedView<const float, 3> values,
-                const Planes&... planes) {
+                const float* factors, const Planes&... planes) {
         in_pieces(space, std::ssize(cells), float_bytes(values), [&](std::int64_t begin, std::int64_t end) {
-            encode_rows<F>(cells_from(cells, begin, end), rows_from(values, begin, end), planes...);
+            encode_rows<F>(cells_from(cells, begin, end), rows_from(values, begin, end), factors, planes...);
         });
     }
 
     template <class F, class... Planes>
     void decode(const ExecutionSpace& space, std::span<const Cell> cells, StridedView<float, 3> values,
-                const Planes&... planes) {
+                const float* factors, const Planes&... planes) {
         in_pieces(space, std::ssize(cells), float_bytes(values), [&](std::int64_t begin, std::int64_t end) {
-            decode_rows<F>(cells_from(cells, begin, end), rows_from(values, begin, end), planes...);
+            decode_rows<F>(cells_from(cells, begin, end), rows_from(values, begin, end), factors, planes...);
         });
     }
 

@@ -43,7 +43,7 @@ public:
     std::int32_t token_in(std::size_t i) const { return static_cast<std::int32_t>(pass().token_in(i)); }
 
     const LayerShape& shape(int layer) const { return state_->layer_shape(layer); }
-    RowFactors factors(int layer) const { return state_->factors(state_->stores.index_of(layer)); }
+    RowFactors factors(int layer) const { return store(layer).factors(); }
     const auto& keys(int layer) const { return store(layer).read_keys(); }
     const auto& values(int layer) const { return store(layer).read_values(); }
 

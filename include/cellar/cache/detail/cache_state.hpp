@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
-#include <cellar/base/attention_work.hpp>
 #include <cellar/base/batch.hpp>
 #include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
@@ -20,7 +19,6 @@
 #include <cellar/book/page_rows.hpp>
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_shape.hpp>
-#include <cellar/cache/detail/divided_rows.hpp>
 #include <cellar/cache/detail/layer_store.hpp>
 #include <cellar/cache/detail/list_memory.hpp>
 #include <cellar/cache/detail/mask_buffer.hpp>
@@ -169,7 +167,6 @@ struct PassScratch {
     std::unique_ptr<Lists<PageRows>> pages{}; ///< of one page size
     bool lists_known = false;
     AttentionScratch attention{};
-    Scratch divided{}; ///< rows of `put`
 };
 
 /// In place of the plans that a program takes, where the backend carries them out.
@@ -290,17 +287,6 @@ struct CacheState {
     const LayerShape& layer_shape(int layer) const {
         CELLAR_EXPECTS(layer >= 0 && layer < shape.layers, "layer ", layer, ", expected 0 to ", shape.layers - 1);
         return shape.each_layer[static_cast<std::size_t>(layer)];
-    }
-
-    /// What the rows of a store are divided by. If it has keys alone, values are the first elements of keys.
-    RowFactors factors(std::size_t store) const {
-        if (shape.factors.empty()) return {};
-        const int layer = stores.owner(store);
-        const LayerShape& dims = layer_shape(layer);
-        const ChannelFactors& own = shape.factors[static_cast<std::size_t>(layer)];
-        const float* const keys = own.keys.empty() ? nullptr : own.keys.data();
-        if (dims.value_dim == 0) return {keys, keys, dims.key_dim};
-        return {keys, own.values.empty() ? nullptr : own.values.data(), dims.value_dim};
     }
 
     /// The keys and values of a layer in all cells that have memory.
@@ -483,6 +469,7 @@ struct CacheState {
     std::int64_t scaling = 0;  // stands for the factors of all channels; 0: there are none
     BatchBuilder next_tokens;  // of a pass that was asked for by their number
     bool holds_inputs = false; // of an encoder: a sequence can resume anywhere, and a snapshot has any of its inputs
+    typename Backend::template Buffer<float> factor_memory; // of all stores
     LayerStores<Store> stores;
     PassState pass;
     PassScratch<Backend> scratch;
@@ -498,6 +485,7 @@ private:
           shift{std::move(the_shift)},
           backend{std::move(the_backend)},
           book{book_size(limits, window), window},
+          factor_memory{backend.template allocate<float>(0)},
           stores{static_cast<std::size_t>(shape.layers),
                  limits.initial_cells == 0 ? book.cells() : padded(limits.initial_cells)},
           pass{static_cast<std::size_t>(shape.layers)},
@@ -522,7 +510,7 @@ private:
         if constexpr (rotates_keys<Shift>) rotation = digest_of_pairs();
         if constexpr (rotates_on_read<Shift>) rotation = -digest_of_pairs();
         scaling = digest_of_factors();
-        if (scaling != 0) scratch.divided.reserve(bytes_of_divided(shape));
+        if (scaling != 0) place_factors();
     }
 
     std::int64_t digest_of_pairs() const {
@@ -551,19 +539,31 @@ private:
         return count == 0 ? 0 : static_cast<std::int64_t>(digest.value() >> 1 | 1);
     }
 
-    // Rows that `put` divides at a time.
-    static constexpr std::int64_t bytes_of_divided(const CacheShape& shape) {
-        std::int64_t largest = 0;
-        for (const LayerShape& layer : shape.each_layer)
-            largest = std::max(largest, std::int64_t{layer.kv_heads} * std::max(layer.key_dim, layer.value_dim));
-        return bytes_of<float>(divided_tokens * largest);
+    // Copies them to where the backend reads them.
+    void place_factors() {
+        std::vector<float> all;
+        const auto for_each = [&](auto visit) {
+            for (std::size_t i = 0; i < stores.size(); ++i) {
+                const ChannelFactors& own = shape.factors[static_cast<std::size_t>(stores.owner(i))];
+                if (!own.keys.empty()) visit(stores[i].all_keys(), own.keys);
+                if (!own.values.empty()) visit(stores[i].all_values(), own.values);
+            }
+        };
+        for_each([&](auto&, const std::vector<float>& own) { all.insert(all.end(), own.begin(), own.end()); });
+        factor_memory = backend.template allocate<float>(std::ssize(all));
+        backend.copy_from_host(std::span<const float>{all}, factor_memory, 0);
+        const float* next = factor_memory.data();
+        for_each([&](auto& rows, const std::vector<float>& own) {
+            rows.divide_by(next);
+            next += own.size();
+        });
     }
     static constexpr std::int64_t bytes_of_factors(const CacheShape& shape) {
         std::int64_t count = 0;
         for (const ChannelFactors& layer : shape.factors)
             count += static_cast<std::int64_t>(layer.keys.size() + layer.values.size());
         const auto layers = static_cast<std::int64_t>(shape.factors.size());
-        return bytes_of<ChannelFactors>(layers) + bytes_of<float>(count) + (count == 0 ? 0 : bytes_of_divided(shape));
+        return bytes_of<ChannelFactors>(layers) + 2 * bytes_of<float>(count); // also where the backend reads them
     }
 
     // Memory that a device has allocated is committed.
@@ -613,8 +613,8 @@ private:
     void check_factors(int layer) const {
         if (shape.factors.empty()) return;
         const ChannelFactors& own = shape.factors[static_cast<std::size_t>(layer)];
-        CELLAR_EXPECTS((own.keys.empty() && own.values.empty()) || DividesChannels<Backend>, "shape: layer ", layer,
-                       " has factors, expected none with this backend: the host divides and multiplies by them");
+        CELLAR_EXPECTS((own.keys.empty() && own.values.empty()) || !HoldsNoData<Backend>, "shape: layer ", layer,
+                       " has factors, expected none with NoData, which stores nothing that could be divided");
         CELLAR_EXPECTS(own.keys.empty() || !Element<typename Layout::key_format>, "shape: layer ", layer,
                        " has factors of keys, expected none for the format ",
                        format_of<typename Layout::key_format>::name);

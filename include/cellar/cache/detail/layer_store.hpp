@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/backend/backend.hpp>
+#include <cellar/base/attention_work.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/plan.hpp>
@@ -224,15 +225,19 @@ public:
         scales_.grow(backend, cells);
     }
 
+    /// What floats are divided by before they are encoded: [heads, dim] where the backend reads it; null: nothing.
+    const float* factors() const { return factors_; }
+    void divide_by(const float* factors) { factors_ = factors; }
+
     /// Enqueues: writes row i of `rows`, of the stored units or of floats, to cells[i].
     template <class T>
     void put(Backend& backend, std::span<const Cell> cells, StridedView<const T, 3> rows) {
         if constexpr (Element<Format> || std::is_same_v<T, unit_of<Format>>) {
             backend.scatter(this->mapping(), this->memory(), cells, rows);
         } else if constexpr (has_scale_plane<Format>) {
-            backend.template encode<Format>(cells, rows, this->plane(), scales_.plane());
+            backend.template encode<Format>(cells, rows, factors_, this->plane(), scales_.plane());
         } else {
-            backend.template encode<Format>(cells, rows, this->plane());
+            backend.template encode<Format>(cells, rows, factors_, this->plane());
         }
     }
 
@@ -242,9 +247,9 @@ public:
         if constexpr (Element<Format> || std::is_same_v<T, unit_of<Format>>) {
             backend.gather(this->mapping(), this->memory(), cells, rows);
         } else if constexpr (has_scale_plane<Format>) {
-            backend.template decode<Format>(cells, rows, this->plane(), scales_.plane());
+            backend.template decode<Format>(cells, rows, factors_, this->plane(), scales_.plane());
         } else {
-            backend.template decode<Format>(cells, rows, this->plane());
+            backend.template decode<Format>(cells, rows, factors_, this->plane());
         }
     }
 
@@ -275,6 +280,7 @@ private:
     }
 
     [[no_unique_address]] Scales scales_;
+    const float* factors_ = nullptr;
 };
 
 /// The planes of a layer's store, by the members that return them.
@@ -325,6 +331,12 @@ public:
     /// Both in these cells, in place.
     auto rows(CellRange cells) const { return LayerRows{keys_.view(cells), values_.view(cells)}; }
     auto rows(CellRange cells) { return LayerRows{keys_.view(cells), values_.view(cells)}; }
+
+    /// If there are keys alone, values are the first elements of keys.
+    RowFactors factors() const {
+        if (values_.dim() == 0) return {keys_.factors(), keys_.factors(), keys_.dim()};
+        return {keys_.factors(), values_.factors(), values_.dim()};
+    }
 
     Keys& all_keys() { return keys_; }
     const Keys& read_keys() const { return keys_; }
