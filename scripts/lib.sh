@@ -3,7 +3,13 @@ set -euo pipefail
 
 project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$project"
-export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
+# As many compilers as processors, but no more than the memory is for: a few sources of the tests take 4 GB each.
+compilers() {
+    local most
+    most=$(awk '/^MemTotal:/ { most = int($2 / 2^22 + 0.5); print (most > 0 ? most : 1) }' /proc/meminfo 2>/dev/null) || true
+    printf '%s\n' "$(nproc)" "${most:-$(nproc)}" | sort -n | head -n 1
+}
+export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(compilers)}
 export CTEST_PARALLEL_LEVEL=${CTEST_PARALLEL_LEVEL:-$(nproc)}
 
 say() { printf '\n== %s\n' "$*"; }

@@ -26,13 +26,13 @@ using disk::Bytes;
 using disk::Disk;
 using disk::with;
 using prefix_test::compute;
+using prefix_test::counted;
 using prefix_test::Counting;
 using prefix_test::first;
 using prefix_test::full;
 using prefix_test::lacks;
 using prefix_test::leave;
 using prefix_test::List;
-using prefix_test::numbers;
 using prefix_test::recurrent;
 using prefix_test::serve;
 using prefix_test::sliding;
@@ -43,13 +43,13 @@ struct Request {
     List tokens;
     std::uint64_t salt = 0;
 };
-const List prompt = numbers(1, 6);
+const List prompt = counted(1, 6);
 const std::vector<Request> requests{{prompt},
-                                    {prompt + numbers(20, 5)},
-                                    {prompt + numbers(40, 3)},
-                                    {prompt + numbers(40, 3) + numbers(60, 9)},
-                                    {numbers(1, 4) + numbers(80, 2)},
-                                    {numbers(1, 8), ~std::uint64_t{5}}};
+                                    {prompt + counted(20, 5)},
+                                    {prompt + counted(40, 3)},
+                                    {prompt + counted(40, 3) + counted(60, 9)},
+                                    {counted(1, 4) + counted(80, 2)},
+                                    {counted(1, 8), ~std::uint64_t{5}}};
 
 template <class M>
 void serve_all(PrefixTree<M>& tree) {
@@ -151,18 +151,18 @@ TEST_CASE("the prefix that was not used for the longest time is given up first a
     toy::Full from_memory = full(100);
     PrefixTree from{from_memory};
     for (const int word : {100, 200, 300}) {
-        serve(from, 0, numbers(word, 4));
+        serve(from, 0, counted(word, 4));
         leave(from, 0);
     }
-    CHECK(from.attach(Sequence{0}, numbers(100, 4)).value().length == 4);
+    CHECK(from.attach(Sequence{0}, counted(100, 4)).value().length == 4);
     leave(from, 0);
     toy::Full memory = full(100);
     PrefixTree to{memory};
     REQUIRE(load_into(to, saved(from)));
     for (const int word : {200, 300, 100}) {
-        CHECK(to.match(numbers(word, 4)).length == 4);
+        CHECK(to.match(counted(word, 4)).length == 4);
         CHECK(to.evict());
-        CHECK(to.match(numbers(word, 4)).length == 0);
+        CHECK(to.match(counted(word, 4)).length == 0);
     }
 }
 
@@ -171,7 +171,7 @@ TEST_CASE("each prefix of a chat is restored once while it is loaded") {
     PrefixTree tree{memory};
     List chat;
     for (int turn = 0; turn < 20; ++turn) {
-        chat = chat + numbers(10 * turn, 2);
+        chat = chat + counted(10 * turn, 2);
         REQUIRE(compute(memory, 0, chat));
         REQUIRE(tree.insert(Sequence{0}, chat));
     }
@@ -191,8 +191,8 @@ TEST_CASE("each prefix of a chat is restored once while it is loaded") {
 }
 
 TEST_CASE("a prefix is loaded behind its own first part, where another one of that length comes before it") {
-    const List left = prompt + numbers(20, 5);
-    const List right = prompt + numbers(40, 5);
+    const List left = prompt + counted(20, 5);
+    const List right = prompt + counted(40, 5);
     toy::Full memory = full(60);
     PrefixTree tree{memory};
     for (const List& list : {prompt, left, left + List{1}, right, left + List{2}}) {
@@ -285,7 +285,7 @@ TEST_CASE("a lack of memory while a tree is saved or loaded leaves it as it was,
     toy::Memory from_memory{toy::layers, sliding(), full(100), recurrent(8)};
     PrefixTree from{from_memory};
     for (const int word : {100, 200}) {
-        serve(from, 0, numbers(word, 4));
+        serve(from, 0, counted(word, 4));
         leave(from, 0);
     }
     const Bytes file = saved(from);

@@ -360,12 +360,12 @@ TEST_CASE("violations of a prefix tree change neither the tree nor the memory") 
     const std::int64_t bytes = 10 * memory.bytes() / memory.cells();
     PrefixTree tree{memory, {.offloaded_bytes = bytes}}; // room for one of these lists
     for (int i = 0; i < 4; ++i) {
-        const List list = prefix_test::numbers(100 * i, 10);
+        const List list = prefix_test::counted(100 * i, 10);
         REQUIRE(prefix_test::compute(tree, 0, list));
         REQUIRE(tree.insert(alice, list));
         REQUIRE(memory.remove(alice, Position{0}, to_end));
     }
-    REQUIRE(prefix_test::compute(tree, 0, prefix_test::numbers(500, 10)));
+    REQUIRE(prefix_test::compute(tree, 0, prefix_test::counted(500, 10)));
     REQUIRE(tree.statistics().offloaded == 1);
     const auto refused = memory.begin(bob, 1);
     REQUIRE(refused.error() == Reason::full);
@@ -378,10 +378,10 @@ TEST_CASE("violations of a prefix tree change neither the tree nor the memory") 
         return all;
     }};
     const auto add = [&](const char* name, auto call) { attempts.add(name, call); };
-    const List list = prefix_test::numbers(0, 10), of_two = prefix_test::numbers(300, 10);
+    const List list = prefix_test::counted(0, 10), of_two = prefix_test::counted(300, 10);
     add("attach: sequence", [&] { (void)tree.attach(nobody, list).value(); });
     add("insert: sequence", [&] { (void)tree.insert(nobody, list); });
-    add("insert: more tokens than there are", [&] { (void)tree.insert(alice, prefix_test::numbers(500, 11)); });
+    add("insert: more tokens than there are", [&] { (void)tree.insert(alice, prefix_test::counted(500, 11)); });
     add("begin: sequence", [&] { (void)tree.begin(BatchBuilder{nobody, Position{0}}); });
     add("begin: number", [&] { (void)tree.begin(bob, -1); });
     add("make_room: sequence", [&] { (void)tree.make_room({.reason = Reason::full, .sequence = nobody}); });
@@ -400,7 +400,7 @@ TEST_CASE("violations of a prefix tree change neither the tree nor the memory") 
     with_pass("begin", [&] { (void)tree.begin(bob, 1); });
     with_pass("attach: offloaded", [&] { (void)tree.attach(bob, list); });
     with_pass("attach: in place", [&] { (void)tree.attach(bob, of_two); });
-    with_pass("insert", [&] { (void)tree.insert(alice, prefix_test::numbers(500, 10)); });
+    with_pass("insert", [&] { (void)tree.insert(alice, prefix_test::counted(500, 10)); });
     CHECK(tree.make_room(refused.error()));
     CHECK(audit(tree) == "");
 }

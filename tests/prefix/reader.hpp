@@ -30,7 +30,7 @@ inline List operator+(List a, const List& b) {
     return a;
 }
 /// count numbers from `first` on.
-inline List numbers(int first, int count) {
+inline List counted(int first, int count) {
     List list;
     for (int i = 0; i < count; ++i) list.push_back(first + i);
     return list;

@@ -15,10 +15,10 @@ using namespace prefix_test;
 
 namespace {
 
-const List prompt = numbers(100, 20);
-const List question = prompt + numbers(200, 5);
-const List other_question = prompt + numbers(300, 7);
-const List third_question = prompt + numbers(400, 3);
+const List prompt = counted(100, 20);
+const List question = prompt + counted(200, 5);
+const List other_question = prompt + counted(300, 7);
+const List third_question = prompt + counted(400, 3);
 
 } // namespace
 
@@ -40,37 +40,37 @@ TEST_CASE("a window is attached where it is complete") {
 TEST_CASE("a window that has forgotten nothing is attached anywhere, and divided") {
     toy::Sliding memory = sliding();
     PrefixTree tree{memory};
-    serve(tree, 0, numbers(0, 6));
-    CHECK(serve(tree, 1, numbers(0, 3) + numbers(50, 10)).length == 3);
+    serve(tree, 0, counted(0, 6));
+    CHECK(serve(tree, 1, counted(0, 3) + counted(50, 10)).length == 3);
     CHECK(tree.statistics().snapshots == 3);
-    CHECK(tree.attach(Sequence{2}, numbers(0, 6)).value().length == 6);
-    CHECK(tree.attach(Sequence{3}, numbers(0, 3)).value().length == 3);
-    CHECK(lacks(memory, 2, numbers(0, 6)) == "");
+    CHECK(tree.attach(Sequence{2}, counted(0, 6)).value().length == 6);
+    CHECK(tree.attach(Sequence{3}, counted(0, 3)).value().length == 3);
+    CHECK(lacks(memory, 2, counted(0, 6)) == "");
 }
 
 TEST_CASE("what a window has forgotten is not inserted, and not divided") {
     toy::Sliding memory = sliding();
     PrefixTree tree{memory};
-    REQUIRE(compute(memory, 0, numbers(0, 9))); // the memory keeps positions 3 to 8
-    CHECK(tree.insert(Sequence{0}, numbers(0, 5)).error()
+    REQUIRE(compute(memory, 0, counted(0, 9))); // the memory keeps positions 3 to 8
+    CHECK(tree.insert(Sequence{0}, counted(0, 5)).error()
           == Refusal{.reason = Reason::cannot_resume, .sequence = Sequence{0}});
     CHECK(tree.statistics().nodes == 0);
-    REQUIRE(compute(memory, 1, numbers(0, 8)));
-    REQUIRE(tree.insert(Sequence{1}, numbers(0, 6))); // positions 2 to 5 are enough to go on from 6
-    CHECK(tree.match(numbers(0, 6)) == PrefixMatch{6, 6});
-    CHECK(tree.match(numbers(0, 5)) == PrefixMatch{5, 5});
-    CHECK(tree.match(numbers(0, 4)) == PrefixMatch{0, 4});
-    CHECK(serve(tree, 2, numbers(0, 4) + List{9}).length == 0); // keeps its own at 4, where they part
-    CHECK(tree.match(numbers(0, 4)) == PrefixMatch{4, 4});
-    CHECK(tree.attach(Sequence{3}, numbers(0, 6)).value() == PrefixMatch{6, 6});
-    CHECK(lacks(memory, 3, numbers(0, 6)) == "");
+    REQUIRE(compute(memory, 1, counted(0, 8)));
+    REQUIRE(tree.insert(Sequence{1}, counted(0, 6))); // positions 2 to 5 are enough to go on from 6
+    CHECK(tree.match(counted(0, 6)) == PrefixMatch{6, 6});
+    CHECK(tree.match(counted(0, 5)) == PrefixMatch{5, 5});
+    CHECK(tree.match(counted(0, 4)) == PrefixMatch{0, 4});
+    CHECK(serve(tree, 2, counted(0, 4) + List{9}).length == 0); // keeps its own at 4, where they part
+    CHECK(tree.match(counted(0, 4)) == PrefixMatch{4, 4});
+    CHECK(tree.attach(Sequence{3}, counted(0, 6)).value() == PrefixMatch{6, 6});
+    CHECK(lacks(memory, 3, counted(0, 6)) == "");
 }
 
 TEST_CASE("a scheduled prefix of a hybrid is inserted, though its window has passed where it parts from another") {
     Attention memory = attention(100, 6, 100);
     PrefixTree tree{memory};
-    serve(tree, 0, numbers(0, 12));
-    const List list = numbers(0, 6) + numbers(50, 20);
+    serve(tree, 0, counted(0, 12));
+    const List list = counted(0, 6) + counted(50, 20);
     REQUIRE(memory.schedule(Sequence{1}, Position{18}));
     REQUIRE(compute(memory, 1, list));
     REQUIRE(tree.insert(Sequence{1}, first(18, list)));
@@ -142,7 +142,7 @@ TEST_CASE("the snapshots of a chat follow one another, and each owns only what i
     PrefixTree tree{memory};
     List chat;
     for (int turn = 0; turn < 5; ++turn) {
-        chat = chat + numbers(100 * turn, 10);
+        chat = chat + counted(100 * turn, 10);
         CHECK(serve(tree, turn % 2, chat).length == 10 * turn);
         leave(tree, turn % 2);
     }
@@ -257,7 +257,7 @@ TEST_CASE("a snapshot that the memory refuses leaves the tree as it was") {
     CHECK(tree.statistics().nodes == 0);
     REQUIRE(tree.insert(Sequence{0}, question));
     CHECK(tree.insert(Sequence{0}, prompt).error() == Reason::cannot_rewind);
-    CHECK(tree.insert(Sequence{0}, prompt + numbers(300, 2)).error() == Reason::cannot_rewind);
+    CHECK(tree.insert(Sequence{0}, prompt + counted(300, 2)).error() == Reason::cannot_rewind);
     CHECK(tree.insert(Sequence{0}, prompt, 5).error() == Reason::cannot_rewind);
     CHECK(tree.statistics().nodes == 1);
     CHECK(tree.statistics().evictions == 0);
@@ -268,17 +268,17 @@ TEST_CASE("where there are too many snapshots, the least useful one makes room")
     toy::Recurrent memory = recurrent(2);
     PrefixTree tree{memory};
     serve(tree, 0, question);
-    serve(tree, 1, numbers(0, 9));
+    serve(tree, 1, counted(0, 9));
     leave(tree, 0);
     CHECK(tree.attach(Sequence{0}, question).value().length == 25); // used later than the other one
-    CHECK(serve(tree, 2, numbers(50, 9)).length == 0);
+    CHECK(serve(tree, 2, counted(50, 9)).length == 0);
     CHECK(tree.statistics().evictions == 1);
     CHECK(tree.match(question).length == 25);
-    CHECK(tree.match(numbers(0, 9)) == PrefixMatch{0, 0});
+    CHECK(tree.match(counted(0, 9)) == PrefixMatch{0, 0});
     const PrefixPin one = tree.pin(question);
-    const PrefixPin two = tree.pin(numbers(50, 9));
-    REQUIRE(compute(memory, 3, numbers(0, 9)));
-    CHECK(tree.insert(Sequence{3}, numbers(0, 9)).error() == Reason::too_many_snapshots);
+    const PrefixPin two = tree.pin(counted(50, 9));
+    REQUIRE(compute(memory, 3, counted(0, 9)));
+    CHECK(tree.insert(Sequence{3}, counted(0, 9)).error() == Reason::too_many_snapshots);
     CHECK(tree.statistics().snapshots == 2);
     CHECK(audit(tree) == "");
 }
@@ -288,7 +288,7 @@ TEST_CASE("a chat of a recurrent memory goes on with a single snapshot") {
     PrefixTree tree{memory};
     List chat;
     for (int turn = 0; turn < 5; ++turn) {
-        chat = chat + numbers(100 * turn, 10);
+        chat = chat + counted(100 * turn, 10);
         CHECK(serve(tree, turn % 2, chat).length == 10 * turn);
         leave(tree, turn % 2);
         CHECK(tree.statistics().nodes == 1);
@@ -326,15 +326,15 @@ TEST_CASE("each member of a hybrid that has cells finds tokens that share a posi
     Attention both = attention(100, 6, 100);
     PrefixTree tree{both};
     compute_image(both, 0);
-    CHECK(tree.insert(Sequence{0}, numbers(0, 8)).error() == shared);
+    CHECK(tree.insert(Sequence{0}, counted(0, 8)).error() == shared);
     toy::Sliding window = sliding();
     PrefixTree of_window{window};
     compute_image(window, 0);
-    CHECK(of_window.insert(Sequence{0}, numbers(0, 8)).error() == shared);
+    CHECK(of_window.insert(Sequence{0}, counted(0, 8)).error() == shared);
     Hybrid<Repeat<Times<6, Attention>>, Attention> outer{6, attention(100, 6, 100)};
     PrefixTree of_outer{outer};
     compute_image(outer, 0);
-    CHECK(of_outer.insert(Sequence{0}, numbers(0, 8)).error() == shared);
+    CHECK(of_outer.insert(Sequence{0}, counted(0, 8)).error() == shared);
 }
 
 TEST_CASE("a hybrid is altered where the first of its members is") {

@@ -22,7 +22,7 @@ namespace {
 
 /// The n-th of several lists of 10 tokens that have nothing in common.
 List topic(int n) {
-    return numbers(1000 * n, 10);
+    return counted(1000 * n, 10);
 }
 
 constexpr std::int64_t topic_bytes = 160; // in a full cache
@@ -171,7 +171,7 @@ TEST_CASE("a chain of prefixes that does not fit in place is restored once, as f
         REQUIRE(tree.insert(Sequence{0}, list));
     }
     leave(tree, 0);
-    REQUIRE(compute(tree, 1, numbers(1000, 60)));
+    REQUIRE(compute(tree, 1, counted(1000, 60)));
     REQUIRE(tree.statistics().offloaded == 50);
     REQUIRE(memory.remove(Sequence{1}, Position{35}, to_end));
     memory.restored = 0;
@@ -183,17 +183,17 @@ TEST_CASE("a chain of prefixes that does not fit in place is restored once, as f
 TEST_CASE("where a chain of prefixes does not fit, its end makes room for its beginning") {
     Attention memory = attention(24, 6, 50);
     PrefixTree tree{memory, {.offloaded_bytes = 100'000}};
-    const List list = numbers(0, 30);
+    const List list = counted(0, 30);
     REQUIRE(compute(memory, 0, topic(0)));
     REQUIRE(tree.insert(Sequence{0}, topic(0)));
     REQUIRE(compute(memory, 0, list));
-    REQUIRE(compute(tree, 1, numbers(500, 16))); // where the window of the first ten tokens was
+    REQUIRE(compute(tree, 1, counted(500, 16))); // where the window of the first ten tokens was
     REQUIRE(tree.statistics().offloads == 1);
     REQUIRE(tree.insert(Sequence{0}, list));
     REQUIRE(tree.statistics().offloaded == 1);
     leave(tree, 0);
     leave(tree, 1);
-    REQUIRE(compute(memory, 2, numbers(700, 22)));
+    REQUIRE(compute(memory, 2, counted(700, 22)));
     REQUIRE(memory.member<toy::Full>().statistics().free == 8);
     check_attached(tree, 3, list, 10);
     CHECK(tree.statistics().reloads == 1);
@@ -208,24 +208,24 @@ TEST_CASE("what does not fit outside is evicted, the least useful first") {
     CHECK(tree.match(topic(0)).length == 0);
     for (int n = 1; n < 5; ++n) CHECK(tree.match(topic(n)).length == 10);
 
-    serve_all(tree, {numbers(9000, 17)}); // the two in place go, then there is room
+    serve_all(tree, {counted(9000, 17)}); // the two in place go, then there is room
     CHECK(tree.statistics().offloaded_bytes == 2 * topic_bytes);
     CHECK(tree.match(topic(2)).length == 0);
     CHECK(tree.match(topic(4)).length == 10);
-    serve_all(tree, {numbers(8000, 20)});
+    serve_all(tree, {counted(8000, 20)});
     CHECK(tree.statistics().offloaded_bytes <= 2 * topic_bytes); // 17 tokens push out both
-    CHECK(tree.match(numbers(9000, 17)).length == 17);
+    CHECK(tree.match(counted(9000, 17)).length == 17);
     serve_all(tree, {topic(0)});
-    CHECK(tree.match(numbers(8000, 20)).length == 20);
-    CHECK(tree.match(numbers(9000, 17)).length == 0);
+    CHECK(tree.match(counted(8000, 20)).length == 20);
+    CHECK(tree.match(counted(9000, 17)).length == 0);
 }
 
 TEST_CASE("a prefix that is larger than all room outside is evicted, and nothing that is offloaded") {
     toy::Full memory = full(20);
     PrefixTree tree{memory, {.offloaded_bytes = topic_bytes}};
-    serve_all(tree, {topic(0), numbers(5000, 20), topic(1)});
+    serve_all(tree, {topic(0), counted(5000, 20), topic(1)});
     CHECK(tree.match(topic(0)).length == 10);
-    CHECK(tree.match(numbers(5000, 20)).length == 0);
+    CHECK(tree.match(counted(5000, 20)).length == 0);
     CHECK(tree.statistics().offloaded == 1);
     CHECK(tree.statistics().evictions == 1);
 }
@@ -243,14 +243,14 @@ TEST_CASE("a shorter prefix can be offloaded after the longer ones that need it,
     toy::Full memory = full(30);
     PrefixTree tree{memory, {.offloaded_bytes = 3 * topic_bytes}};
     const List long_one = topic(0) + topic(1);
-    serve_all(tree, {topic(0), long_one, numbers(5000, 30)});
+    serve_all(tree, {topic(0), long_one, counted(5000, 30)});
     CHECK(tree.statistics().offloaded == 2);
     CHECK(tree.match(long_one).length == 20);
     CHECK(tree.evict()); // the second part of the long one
     CHECK(tree.match(long_one).length == 10);
     CHECK(tree.evict());
     CHECK(tree.match(long_one).length == 0);
-    CHECK(tree.match(numbers(5000, 30)).length == 30);
+    CHECK(tree.match(counted(5000, 30)).length == 30);
     CHECK(tree.evict());
     CHECK_FALSE(tree.evict());
     CHECK(audit(tree) == "");
@@ -270,7 +270,7 @@ TEST_CASE("evict does not look at what prefixes that are offloaded need") {
         CHECK(tree.attach(Sequence{0}, List{n}).value().length == 1);
         leave(tree, 0);
     }
-    REQUIRE(compute(tree, 1, numbers(1000, 50)));
+    REQUIRE(compute(tree, 1, counted(1000, 50)));
     REQUIRE(tree.statistics().offloaded == 50);
     weighed = 0;
     for (int n = 0; n < 20; ++n) CHECK(tree.evict());
@@ -281,20 +281,20 @@ TEST_CASE("evict does not look at what prefixes that are offloaded need") {
 TEST_CASE("what prefixes that are offloaded need is evicted with them if there is no room outside") {
     toy::Full memory = full(30);
     PrefixTree tree{memory, {.offloaded_bytes = 100}};
-    const List long_one = topic(0) + numbers(50, 5);
-    serve_all(tree, {topic(0), long_one, numbers(5000, 20)});
+    const List long_one = topic(0) + counted(50, 5);
+    serve_all(tree, {topic(0), long_one, counted(5000, 20)});
     CHECK(tree.statistics().offloaded_bytes == 80); // of 5 tokens
     CHECK(tree.match(long_one).length == 15);
-    serve_all(tree, {numbers(6000, 10)});
+    serve_all(tree, {counted(6000, 10)});
     CHECK(tree.match(long_one).length == 0);
     CHECK(tree.statistics().evictions == 2);
 
     tree.clear();
-    serve_all(tree, {topic(0), long_one, numbers(5000, 20)});
+    serve_all(tree, {topic(0), long_one, counted(5000, 20)});
     const PrefixPin pin = tree.pin(long_one);
-    serve_all(tree, {numbers(6000, 10)}); // takes the cells of the other one, because a pin keeps these
+    serve_all(tree, {counted(6000, 10)}); // takes the cells of the other one, because a pin keeps these
     CHECK(tree.match(long_one).length == 15);
-    CHECK(tree.match(numbers(5000, 20)).length == 0);
+    CHECK(tree.match(counted(5000, 20)).length == 0);
 }
 
 TEST_CASE("what is pinned stays where it is") {
@@ -317,12 +317,12 @@ TEST_CASE("what is pinned stays where it is") {
 TEST_CASE("a part of a prefix that is offloaded is copied to the sequence alone") {
     toy::Full memory = full(30);
     PrefixTree tree{memory, {.offloaded_bytes = 1000}};
-    serve_all(tree, {topic(0), numbers(5000, 30)});
+    serve_all(tree, {topic(0), counted(5000, 30)});
     check_attached(tree, 1, first(4, topic(0)), 4);
     CHECK(tree.statistics().reloads == 0);
     CHECK(memory.statistics().shared == 0);
     // It goes on elsewhere. The first part is in place now, and the rest is offloaded.
-    const List other = first(4, topic(0)) + numbers(70, 3);
+    const List other = first(4, topic(0)) + counted(70, 3);
     REQUIRE(compute(tree, 1, other));
     REQUIRE(tree.insert(Sequence{1}, other));
     CHECK(audit(tree) == "");
@@ -337,7 +337,7 @@ TEST_CASE("a part of a prefix that is offloaded is copied to the sequence alone"
 TEST_CASE("a list that ends within a prefix that is offloaded divides it, and has its own part in place") {
     toy::Full memory = full(30);
     PrefixTree tree{memory, {.offloaded_bytes = 1000}};
-    serve_all(tree, {topic(0), numbers(5000, 30)});
+    serve_all(tree, {topic(0), counted(5000, 30)});
     CHECK(serve(tree, 1, first(4, topic(0))).length == 4);
     CHECK(tree.statistics().snapshots == 3);
     CHECK(tree.statistics().offloaded == 2); // the other list as well
@@ -350,28 +350,28 @@ TEST_CASE("a list that ends within a prefix that is offloaded divides it, and ha
 TEST_CASE("a prefix that is offloaded is divided there if the sequence has forgotten its first part") {
     toy::Sliding memory = sliding(16, 8);
     PrefixTree tree{memory, {.offloaded_bytes = 10'000}};
-    serve_all(tree, {numbers(0, 8), numbers(5000, 13)});
+    serve_all(tree, {counted(0, 8), counted(5000, 13)});
     REQUIRE(tree.statistics().offloaded == 1);
     const std::int64_t bytes = tree.statistics().offloaded_bytes;
-    CHECK(tree.attach(Sequence{1}, numbers(0, 3)).value().length == 3);
-    REQUIRE(compute(tree, 1, numbers(0, 3) + numbers(70, 13)));
-    REQUIRE(tree.insert(Sequence{1}, numbers(0, 3) + numbers(70, 13)));
+    CHECK(tree.attach(Sequence{1}, counted(0, 3)).value().length == 3);
+    REQUIRE(compute(tree, 1, counted(0, 3) + counted(70, 13)));
+    REQUIRE(tree.insert(Sequence{1}, counted(0, 3) + counted(70, 13)));
     CHECK(audit(tree) == "");
     CHECK(tree.statistics().offloaded >= 2);
     CHECK(tree.statistics().offloaded_bytes >= bytes);
     leave(tree, 1);
-    check_attached(tree, 2, numbers(0, 3), 3);
+    check_attached(tree, 2, counted(0, 3), 3);
     leave(tree, 2);
-    check_attached(tree, 2, numbers(0, 8), 8);
+    check_attached(tree, 2, counted(0, 8), 8);
     leave(tree, 2);
-    check_attached(tree, 2, numbers(0, 3) + numbers(70, 13), 16);
+    check_attached(tree, 2, counted(0, 3) + counted(70, 13), 16);
 }
 
 TEST_CASE("without memory to divide a prefix that is offloaded, it stays whole") {
     toy::Full memory = full(30);
     PrefixTree tree{memory, {.offloaded_bytes = 1000}};
-    serve_all(tree, {topic(0), numbers(5000, 30)});
-    const List other = first(4, topic(0)) + numbers(70, 3);
+    serve_all(tree, {topic(0), counted(5000, 30)});
+    const List other = first(4, topic(0)) + counted(70, 3);
     REQUIRE(tree.attach(Sequence{1}, other).value().length == 4);
     REQUIRE(compute(tree, 1, other));
     const PrefixStatistics before = tree.statistics();
@@ -390,7 +390,7 @@ TEST_CASE("without memory to divide a prefix that is offloaded, it stays whole")
 TEST_CASE("a sequence that has computed a prefix again brings it back without a copy") {
     toy::Full memory = full(30);
     PrefixTree tree{memory, {.offloaded_bytes = 1000}};
-    serve_all(tree, {topic(0), numbers(5000, 30)});
+    serve_all(tree, {topic(0), counted(5000, 30)});
     REQUIRE(compute(tree, 1, topic(0) + topic(1))); // without asking the tree
     REQUIRE(tree.insert(Sequence{1}, topic(0) + topic(1)));
     CHECK(audit(tree) == "");
@@ -437,21 +437,21 @@ TEST_CASE("tokens for each byte: of what is offloaded, too, what saves little is
     toy::Recurrent memory = recurrent(1);
     const std::int64_t state = toy::Recurrent::bytes_per_sequence(memory.shape());
     PrefixTree tree{memory, {.usefulness = tokens_for_each_byte, .offloaded_bytes = 2 * state}};
-    serve_all(tree, {numbers(0, 40), numbers(100, 3), numbers(200, 20)});
-    serve_all(tree, {numbers(300, 10)});
-    CHECK(tree.match(numbers(0, 40)).length == 40);
-    CHECK(tree.match(numbers(100, 3)).length == 0);
-    CHECK(tree.match(numbers(200, 20)).length == 20);
+    serve_all(tree, {counted(0, 40), counted(100, 3), counted(200, 20)});
+    serve_all(tree, {counted(300, 10)});
+    CHECK(tree.match(counted(0, 40)).length == 40);
+    CHECK(tree.match(counted(100, 3)).length == 0);
+    CHECK(tree.match(counted(200, 20)).length == 20);
 }
 
 TEST_CASE("tokens for each byte: a prefix that saves less than what is offloaded does not push that out") {
     toy::Recurrent memory = recurrent(1);
     const std::int64_t state = toy::Recurrent::bytes_per_sequence(memory.shape());
     PrefixTree tree{memory, {.usefulness = tokens_for_each_byte, .offloaded_bytes = 2 * state}};
-    serve_all(tree, {numbers(0, 40), numbers(200, 20), numbers(100, 3), numbers(300, 10)});
-    CHECK(tree.match(numbers(0, 40)).length == 40);
-    CHECK(tree.match(numbers(200, 20)).length == 20);
-    CHECK(tree.match(numbers(100, 3)).length == 0);
+    serve_all(tree, {counted(0, 40), counted(200, 20), counted(100, 3), counted(300, 10)});
+    CHECK(tree.match(counted(0, 40)).length == 40);
+    CHECK(tree.match(counted(200, 20)).length == 20);
+    CHECK(tree.match(counted(100, 3)).length == 0);
     CHECK(tree.statistics().evictions == 1);
 }
 
@@ -516,7 +516,7 @@ TEST_CASE("without memory to offload, prefixes are evicted, and without memory t
     }
     CHECK(tree.match(lists[2]).length == 30);
 
-    serve_all(tree, {numbers(5000, 30)});
+    serve_all(tree, {counted(5000, 30)});
     CHECK(tree.statistics().offloaded == 3);
     std::int32_t length = 0;
     for (int successes = 0; length < 30; ++successes) {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-namespace test_parts {
+namespace test_prefix_parts {
 
 using namespace cellar::detail;
 
@@ -43,7 +43,7 @@ TEST_CASE("the common prefix is found wherever the first difference is") {
 
 TEST_CASE("an edge that is divided and joined keeps its tokens, in at most twice the memory that they need") {
     std::mt19937 random{17};
-    const prefix_test::List all = prefix_test::numbers(0, 300);
+    const prefix_test::List all = prefix_test::counted(0, 300);
     std::vector<EdgeTokens> edges;
     edges.emplace_back(all);
     for (int step = 0; step < 20'000; ++step) {
@@ -69,7 +69,7 @@ TEST_CASE("an edge that is divided and joined keeps its tokens, in at most twice
 }
 
 TEST_CASE("an edge that others are joined to, above and below, moves its tokens few times") {
-    const prefix_test::List tokens = prefix_test::numbers(0, 64);
+    const prefix_test::List tokens = prefix_test::counted(0, 64);
     EdgeTokens edge{tokens};
     int moves = 0;
     for (int i = 0; i < 1000; ++i) {
@@ -88,7 +88,7 @@ TEST_CASE("an edge that others are joined to, above and below, moves its tokens 
 }
 
 TEST_CASE("an edge is divided without a copy of its longer part") {
-    const prefix_test::List tokens = prefix_test::numbers(0, 100);
+    const prefix_test::List tokens = prefix_test::counted(0, 100);
     EdgeTokens edge{tokens};
     const EdgeTokens::Parts low = edge.parts(10);
     CHECK(low.first.size() == 10);
@@ -185,4 +185,4 @@ TEST_CASE("the queues yield the least useful node, and among equals the one that
     CHECK(queues.needed.size() > 0);
 }
 
-} // namespace test_parts
+} // namespace test_prefix_parts

@@ -21,7 +21,7 @@ namespace {
 
 /// The n-th of several lists of 10 tokens that have nothing in common.
 List topic(int n) {
-    return numbers(1000 * n, 10);
+    return counted(1000 * n, 10);
 }
 
 /// Inserts lists, computed by sequence 0, which then leaves.
@@ -215,7 +215,7 @@ TEST_CASE("a hybrid with a hybrid as its member makes room where a member of tha
                 pass.of<Inner>().visit(layer, [](auto& of_member, int l) { of_member.mark_put(l); });
             pass.commit();
         }
-        REQUIRE(tree.insert(Sequence{0}, numbers(0, 8)));
+        REQUIRE(tree.insert(Sequence{0}, counted(0, 8)));
         REQUIRE(memory.remove(Sequence{0}, Position{0}, to_end));
         CHECK(tree.begin(BatchBuilder{Sequence{1}, Position{0}, 4}).has_value());
         CHECK(tree.statistics().nodes == 0);
@@ -226,15 +226,15 @@ TEST_CASE("a prefix that comes back in place leaves the schedules of the sequenc
     for (const bool is_offloaded : {false, true}) {
         toy::Sliding memory{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 3, .cells = 40, .batch = 40}};
         PrefixTree tree{memory, {.offloaded_bytes = 100000}};
-        REQUIRE(compute(tree, 0, numbers(0, 10)));
-        REQUIRE(tree.insert(Sequence{0}, numbers(0, 10)));
+        REQUIRE(compute(tree, 0, counted(0, 10)));
+        REQUIRE(tree.insert(Sequence{0}, counted(0, 10)));
         leave(tree, 0);
         if (is_offloaded)
             REQUIRE(tree.begin(BatchBuilder{Sequence{2}, Position{0}, 40}).has_value()); // needs all cells
         CHECK((tree.statistics().offloaded > 0) == is_offloaded);
         REQUIRE(memory.schedule(Sequence{1}, Position{10}));
-        REQUIRE(compute(tree, 1, numbers(0, 20)));
-        REQUIRE(tree.insert(Sequence{1}, numbers(0, 20)));
+        REQUIRE(compute(tree, 1, counted(0, 20)));
+        REQUIRE(tree.insert(Sequence{1}, counted(0, 20)));
         CHECK(tree.statistics().offloaded == 0);
         CHECK(memory.snapshot(Sequence{1}, Position{0}, Position{10}).has_value());
     }
@@ -243,24 +243,24 @@ TEST_CASE("a prefix that comes back in place leaves the schedules of the sequenc
 TEST_CASE("a snapshot where two lists part leaves the schedule of the sequence there") {
     toy::Sliding memory{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 3, .cells = 80, .batch = 40}};
     PrefixTree tree{memory};
-    REQUIRE(compute(tree, 0, numbers(0, 12)));
-    REQUIRE(tree.insert(Sequence{0}, numbers(0, 12)));
+    REQUIRE(compute(tree, 0, counted(0, 12)));
+    REQUIRE(tree.insert(Sequence{0}, counted(0, 12)));
     REQUIRE(memory.schedule(Sequence{1}, Position{6}));
-    REQUIRE(compute(tree, 1, numbers(0, 6) + numbers(50, 20)));
-    REQUIRE(tree.insert(Sequence{1}, numbers(0, 6) + numbers(50, 20)));
-    CHECK(tree.match(numbers(0, 6)).length == 6); // the tree keeps one at 6
+    REQUIRE(compute(tree, 1, counted(0, 6) + counted(50, 20)));
+    REQUIRE(tree.insert(Sequence{1}, counted(0, 6) + counted(50, 20)));
+    CHECK(tree.match(counted(0, 6)).length == 6); // the tree keeps one at 6
     CHECK(memory.snapshot(Sequence{1}, Position{0}, Position{6}).has_value());
 }
 
 TEST_CASE("a prefix is not evicted before the longer ones that need it") {
     toy::Full memory = full(40);
     PrefixTree tree{memory};
-    insert(tree, {topic(0), topic(0) + numbers(50, 10), topic(0) + numbers(70, 10)});
+    insert(tree, {topic(0), topic(0) + counted(50, 10), topic(0) + counted(70, 10)});
     CHECK(tree.evict());
-    CHECK(tree.match(topic(0) + numbers(50, 10)).length == 10);
-    CHECK(tree.match(topic(0) + numbers(70, 10)).length == 20);
+    CHECK(tree.match(topic(0) + counted(50, 10)).length == 10);
+    CHECK(tree.match(topic(0) + counted(70, 10)).length == 20);
     CHECK(tree.evict());
-    CHECK(tree.match(topic(0) + numbers(70, 10)).length == 10);
+    CHECK(tree.match(topic(0) + counted(70, 10)).length == 10);
     CHECK(tree.evict());
     CHECK_FALSE(tree.evict());
     CHECK(memory.statistics().free == 40);
@@ -269,25 +269,25 @@ TEST_CASE("a prefix is not evicted before the longer ones that need it") {
 TEST_CASE("a recurrent state is evicted although longer prefixes were computed from it") {
     toy::Recurrent memory = recurrent(10);
     PrefixTree tree{memory};
-    insert(tree, {topic(0), topic(0) + numbers(50, 10), topic(0) + numbers(70, 10)});
+    insert(tree, {topic(0), topic(0) + counted(50, 10), topic(0) + counted(70, 10)});
     CHECK(tree.evict()); // the second was inserted later than the first was used, the third too
-    CHECK(tree.match(topic(0) + numbers(50, 10)).length == 10);
+    CHECK(tree.match(topic(0) + counted(50, 10)).length == 10);
     CHECK(tree.evict());
     CHECK(tree.match(topic(0)) == PrefixMatch{0, 10});
-    CHECK(tree.match(topic(0) + numbers(70, 10)).length == 20);
+    CHECK(tree.match(topic(0) + counted(70, 10)).length == 20);
     CHECK(audit(tree) == "");
 }
 
 TEST_CASE("a pinned prefix stays, and with it what it needs") {
     toy::Full memory = full(40);
     PrefixTree tree{memory};
-    insert(tree, {topic(0), topic(0) + numbers(50, 10), topic(1), topic(2)});
-    std::optional<PrefixPin> pin = tree.pin(topic(0) + numbers(50, 10));
+    insert(tree, {topic(0), topic(0) + counted(50, 10), topic(1), topic(2)});
+    std::optional<PrefixPin> pin = tree.pin(topic(0) + counted(50, 10));
     CHECK(pin->length() == 20);
     CHECK(audit(tree) == "");
     CHECK(tree.begin(BatchBuilder{Sequence{1}, Position{0}, 8}));
     tree.clear();
-    CHECK(tree.match(topic(0) + numbers(50, 10)).length == 20);
+    CHECK(tree.match(topic(0) + counted(50, 10)).length == 20);
     CHECK(tree.statistics().snapshots == 2);
     CHECK(audit(tree) == "");
     pin.reset();
@@ -341,22 +341,22 @@ TEST_CASE("tokens for each byte: a long prefix is worth more than a short one") 
     // A state is as large after few tokens as after many.
     toy::Recurrent memory = recurrent(3);
     PrefixTree tree{memory, {.usefulness = tokens_for_each_byte}};
-    insert(tree, {numbers(0, 40), numbers(100, 3), numbers(200, 5)});
-    insert(tree, {numbers(300, 20)});
-    CHECK(tree.match(numbers(0, 40)).length == 40); // the one that was not used for the longest time
-    CHECK(tree.match(numbers(100, 3)).length == 0);
-    insert(tree, {numbers(400, 6)});
-    CHECK(tree.match(numbers(200, 5)).length == 0);
-    CHECK(tree.match(numbers(0, 40)).length == 40);
+    insert(tree, {counted(0, 40), counted(100, 3), counted(200, 5)});
+    insert(tree, {counted(300, 20)});
+    CHECK(tree.match(counted(0, 40)).length == 40); // the one that was not used for the longest time
+    CHECK(tree.match(counted(100, 3)).length == 0);
+    insert(tree, {counted(400, 6)});
+    CHECK(tree.match(counted(200, 5)).length == 0);
+    CHECK(tree.match(counted(0, 40)).length == 40);
 }
 
 TEST_CASE("tokens for each byte: what was not used for long is evicted all the same") {
     toy::Recurrent memory = recurrent(2);
     PrefixTree tree{memory, {.usefulness = tokens_for_each_byte}};
-    insert(tree, {numbers(0, 40)});
-    for (int i = 0; tree.match(numbers(0, 40)).length == 40; ++i) {
+    insert(tree, {counted(0, 40)});
+    for (int i = 0; tree.match(counted(0, 40)).length == 40; ++i) {
         REQUIRE(i < 10);
-        insert(tree, {numbers(100 + 10 * i, 9)});
+        insert(tree, {counted(100 + 10 * i, 9)});
     }
     CHECK(tree.statistics().evictions == 5);
 }
@@ -364,32 +364,32 @@ TEST_CASE("tokens for each byte: what was not used for long is evicted all the s
 TEST_CASE("tokens for each byte: a prefix is worth more when a shorter one is evicted") {
     toy::Recurrent memory = recurrent(3);
     PrefixTree tree{memory, {.usefulness = tokens_for_each_byte}};
-    insert(tree, {numbers(0, 10), numbers(0, 14), numbers(100, 12)});
+    insert(tree, {counted(0, 10), counted(0, 14), counted(100, 12)});
     CHECK(tree.evict()); // the last 4 of 14 tokens
-    CHECK(tree.match(numbers(0, 14)) == PrefixMatch{10, 10});
-    insert(tree, {numbers(0, 14)}); // worth 4 + 4, where the last one that was evicted was worth 4
+    CHECK(tree.match(counted(0, 14)) == PrefixMatch{10, 10});
+    insert(tree, {counted(0, 14)}); // worth 4 + 4, where the last one that was evicted was worth 4
     CHECK(tree.evict());            // the one of 4 is worth 8, that of 10 is worth 10, and 12
-    CHECK(tree.match(numbers(0, 14)) == PrefixMatch{10, 10});
+    CHECK(tree.match(counted(0, 14)) == PrefixMatch{10, 10});
 }
 
 TEST_CASE("tokens for each byte: what is left of a chat is worth all of its tokens") {
     toy::Recurrent memory = recurrent(3);
     PrefixTree tree{memory, {.usefulness = tokens_for_each_byte}};
-    insert(tree, {numbers(0, 3), numbers(0, 8), numbers(100, 6)}); // worth 3, 5 and 6
+    insert(tree, {counted(0, 3), counted(0, 8), counted(100, 6)}); // worth 3, 5 and 6
     CHECK(tree.evict());
-    CHECK(tree.match(numbers(0, 3)) == PrefixMatch{0, 3});
+    CHECK(tree.match(counted(0, 3)) == PrefixMatch{0, 3});
     CHECK(tree.evict()); // the second is worth 8 by now
-    CHECK(tree.match(numbers(0, 8)) == PrefixMatch{8, 8});
-    CHECK(tree.match(numbers(100, 6)) == PrefixMatch{0, 0});
+    CHECK(tree.match(counted(0, 8)) == PrefixMatch{8, 8});
+    CHECK(tree.match(counted(100, 6)) == PrefixMatch{0, 0});
 }
 
 TEST_CASE("tokens for each byte: what is left of a prefix that is divided is worth its own tokens") {
     toy::Recurrent memory = recurrent(3);
     PrefixTree tree{memory, {.usefulness = tokens_for_each_byte}};
-    insert(tree, {numbers(0, 40), first(35, numbers(0, 40)), numbers(100, 10)});
+    insert(tree, {counted(0, 40), first(35, counted(0, 40)), counted(100, 10)});
     CHECK(tree.evict()); // the last 5 of 40 tokens
-    CHECK(tree.match(numbers(0, 40)) == PrefixMatch{35, 35});
-    CHECK(tree.match(numbers(100, 10)).length == 10);
+    CHECK(tree.match(counted(0, 40)) == PrefixMatch{35, 35});
+    CHECK(tree.match(counted(100, 10)).length == 10);
 }
 
 TEST_CASE("a prefix is worth less when a shorter one is kept") {
@@ -423,7 +423,7 @@ TEST_CASE("usefulness is weighed by what is known of a prefix") {
     PrefixTree tree{cache, {.usefulness = record}};
     insert(tree, {topic(0)});
     check(10, 160);
-    insert(tree, {topic(0) + numbers(50, 5)});
+    insert(tree, {topic(0) + counted(50, 5)});
     CHECK(asked.size() == 4); // inserted, attached, and with the second one
     CHECK(asked[2].tokens == 5);
     CHECK(asked[2].bytes == 80);
@@ -484,7 +484,7 @@ TEST_CASE("a hybrid evicts prefixes when one of its members is full") {
 TEST_CASE("windows that overlap are evicted one after another") {
     toy::Sliding memory = sliding(20, 6);
     PrefixTree tree{memory};
-    List list = numbers(0, 10);
+    List list = counted(0, 10);
     REQUIRE(compute(memory, 0, list));
     for (int i = 0; i < 4; ++i) { // each owns six cells, of which the next one has five
         REQUIRE(tree.insert(Sequence{0}, list));
@@ -493,9 +493,9 @@ TEST_CASE("windows that overlap are evicted one after another") {
     }
     leave(tree, 0);
     CHECK(memory.statistics().free == 20 - 9);
-    REQUIRE(compute(tree, 1, numbers(100, 30)));
-    REQUIRE(compute(tree, 2, numbers(200, 30)));
-    REQUIRE(compute(tree, 3, numbers(300, 8)));
+    REQUIRE(compute(tree, 1, counted(100, 30)));
+    REQUIRE(compute(tree, 2, counted(200, 30)));
+    REQUIRE(compute(tree, 3, counted(300, 8)));
     CHECK(tree.statistics().snapshots == 0);
     CHECK(tree.statistics().evictions == 4);
     CHECK(audit(tree) == "");
@@ -504,26 +504,26 @@ TEST_CASE("windows that overlap are evicted one after another") {
 TEST_CASE("a longer prefix that frees nothing goes if a shorter one that it needs frees cells") {
     toy::Full memory = full(50);
     PrefixTree tree{memory};
-    serve(tree, 0, numbers(0, 20));
+    serve(tree, 0, counted(0, 20));
     leave(tree, 0);
-    REQUIRE(tree.attach(Sequence{1}, numbers(0, 20)).value().length == 20);
-    REQUIRE(compute(tree, 1, numbers(0, 22)));
+    REQUIRE(tree.attach(Sequence{1}, counted(0, 20)).value().length == 20);
+    REQUIRE(compute(tree, 1, counted(0, 22)));
     auto parked = park(memory, Sequence{1}).value(); // it comes back to cells of its own
     REQUIRE(unpark(memory, Sequence{1}, parked));
-    REQUIRE(tree.insert(Sequence{1}, numbers(0, 22)));
+    REQUIRE(tree.insert(Sequence{1}, counted(0, 22)));
     REQUIRE(memory.free_cells() == 8);
     REQUIRE(tree.evictable() == 20);
     {
-        const PrefixPin pin = tree.pin(numbers(0, 22));
+        const PrefixPin pin = tree.pin(counted(0, 22));
         CHECK(tree.evictable() == 0);
-        CHECK_FALSE(compute(tree, 2, numbers(500, 16)));
+        CHECK_FALSE(compute(tree, 2, counted(500, 16)));
         CHECK(tree.statistics().evictions == 0);
         leave(tree, 2);
     }
-    CHECK(compute(tree, 2, numbers(500, 28))); // as many as are free, or can be
+    CHECK(compute(tree, 2, counted(500, 28))); // as many as are free, or can be
     CHECK(tree.statistics().evictions == 2);
     CHECK(memory.free_cells() == 0);
-    CHECK(lacks(memory, 1, numbers(0, 22)) == "");
+    CHECK(lacks(memory, 1, counted(0, 22)) == "");
     CHECK(audit(tree) == "");
 }
 

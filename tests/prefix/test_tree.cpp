@@ -24,9 +24,9 @@ namespace {
 using Shifting = cellar::Cache<StandardV<float>, FullCausal, UnrotatedShift>;
 
 /// As often happens: a prompt, and questions behind it.
-const List prompt = numbers(100, 20);
-const List question = prompt + numbers(200, 5);
-const List other_question = prompt + numbers(300, 7);
+const List prompt = counted(100, 20);
+const List question = prompt + counted(200, 5);
+const List other_question = prompt + counted(300, 7);
 
 } // namespace
 
@@ -45,7 +45,7 @@ TEST_CASE("a prefix stays when the sequence that computed it is gone") {
     PrefixTree tree{memory};
     serve(tree, 0, question);
     leave(tree, 0);
-    REQUIRE(compute(memory, 0, numbers(7, 30)));
+    REQUIRE(compute(memory, 0, counted(7, 30)));
     CHECK(tree.attach(Sequence{1}, question).value().length == 25);
     CHECK(lacks(memory, 1, question) == "");
     CHECK(audit(memory) == "");
@@ -58,7 +58,7 @@ TEST_CASE("a memory that forgets nothing attaches a prefix up to any token") {
     CHECK(tree.attach(Sequence{1}, other_question).value() == PrefixMatch{20, 20});
     CHECK(lacks(memory, 1, prompt) == "");
     CHECK(tree.attach(Sequence{2}, first(1, prompt)).value() == PrefixMatch{1, 1});
-    CHECK(tree.attach(Sequence{3}, numbers(0, 5)).value() == PrefixMatch{0, 0});
+    CHECK(tree.attach(Sequence{3}, counted(0, 5)).value() == PrefixMatch{0, 0});
     CHECK(memory.next(Sequence{3}) == Position{0});
 }
 
@@ -186,7 +186,7 @@ TEST_CASE("any numbers are tokens") {
     toy::Full memory = full(100);
     PrefixTree tree{memory};
     const List odd{-1, INT32_MIN, INT32_MAX, 0, -1};
-    REQUIRE(compute(memory, 0, numbers(0, 5)));
+    REQUIRE(compute(memory, 0, counted(0, 5)));
     REQUIRE(tree.insert(Sequence{0}, odd));
     CHECK(tree.match(odd).length == 5);
     CHECK(tree.match(List{-1, INT32_MAX}).length == 1);
@@ -226,14 +226,14 @@ TEST_CASE("tokens that share a position are not inserted") {
     compute_image(memory, 0);
     REQUIRE(memory.next(Sequence{0}) == Position{8});
     const Refusal shared{.reason = Reason::shared_position, .sequence = Sequence{0}};
-    CHECK(tree.insert(Sequence{0}, numbers(0, 8)).error() == shared);
-    CHECK(tree.insert(Sequence{0}, numbers(0, 4)).error() == shared);
-    CHECK(to_string(tree.insert(Sequence{0}, numbers(0, 8)).error())
+    CHECK(tree.insert(Sequence{0}, counted(0, 8)).error() == shared);
+    CHECK(tree.insert(Sequence{0}, counted(0, 4)).error() == shared);
+    CHECK(to_string(tree.insert(Sequence{0}, counted(0, 8)).error())
           == "shared position: tokens of the sequence share a position, as those of an image do; sequence 0; asked for "
              "end 8, shared is position 3");
     CHECK(tree.statistics().nodes == 0);
-    CHECK(tree.insert(Sequence{0}, numbers(0, 3))); // the tokens before them
-    CHECK(tree.attach(Sequence{1}, numbers(0, 8)).value().length == 3);
+    CHECK(tree.insert(Sequence{0}, counted(0, 3))); // the tokens before them
+    CHECK(tree.attach(Sequence{1}, counted(0, 8)).value().length == 3);
     CHECK(memory.tokens(Sequence{1}) == 3);
     CHECK(audit(tree) == "");
 }
@@ -281,7 +281,7 @@ TEST_CASE("a sequence that goes on at a later position, though it has no tokens,
     Chunks memory{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = 2, .capacity = 100, .batch = 8}};
     PrefixTree tree{memory};
     serve(tree, 0, question);
-    REQUIRE(compute(memory, 1, numbers(0, 10)));
+    REQUIRE(compute(memory, 1, counted(0, 10)));
     REQUIRE(memory.rewind(Sequence{1}, Position{4})); // a chunk begins there, so nothing before it is needed
     REQUIRE(memory.tokens(Sequence{1}) == 0);
     const PrefixStatistics before = tree.statistics();
@@ -300,7 +300,7 @@ TEST_CASE("the nodes of a tree can be visited, parents first, with their tokens 
     tree.visit([](const auto&) { FAIL("an empty tree has no nodes"); });
     serve(tree, 0, question);
     serve(tree, 1, other_question);
-    serve(tree, 2, numbers(500, 3), 7);
+    serve(tree, 2, counted(500, 3), 7);
     const PrefixPin pin = tree.pin(question);
     struct Seen {
         List path;
@@ -331,7 +331,7 @@ TEST_CASE("the nodes of a tree can be visited, parents first, with their tokens 
     CHECK(of(question).cells == 5); // what it has beyond the common prompt
     CHECK(of(prompt).cells == 20);
     CHECK(of(other_question).pins == 0);
-    CHECK(of(numbers(500, 3)).salt == 7);
+    CHECK(of(counted(500, 3)).salt == 7);
     CHECK(of(prompt).salt == 0);
 }
 

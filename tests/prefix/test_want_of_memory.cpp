@@ -17,9 +17,9 @@ using namespace prefix_test;
 
 namespace {
 
-const List prompt = numbers(100, 20);
-const List question = prompt + numbers(200, 5);
-const List other_question = prompt + numbers(300, 7);
+const List prompt = counted(100, 20);
+const List question = prompt + counted(200, 5);
+const List other_question = prompt + counted(300, 7);
 
 /// What can be observed of a tree and its memory.
 template <class M>
@@ -61,7 +61,7 @@ TEST_CASE("an insertion without memory changes nothing: cells") {
     insert(memory, tree, 0, question);
     insert(memory, tree, 1, other_question);    // leaves the edge
     insert(memory, tree, 2, first(10, prompt)); // ends within an edge
-    insert(memory, tree, 3, numbers(0, 9));     // from the root
+    insert(memory, tree, 3, counted(0, 9));     // from the root
 }
 
 TEST_CASE("an insertion without memory changes nothing: states") {
@@ -70,7 +70,7 @@ TEST_CASE("an insertion without memory changes nothing: states") {
     insert(memory, tree, 0, question);
     insert(memory, tree, 1, other_question);
     insert(memory, tree, 2, first(10, prompt));
-    insert(memory, tree, 3, numbers(0, 9));
+    insert(memory, tree, 3, counted(0, 9));
 }
 
 TEST_CASE("an insertion without memory changes nothing: a hybrid") {

@@ -64,7 +64,7 @@ private:
     /// Returns how many tokens it is.
     int submit() {
         const int shared = 3 * below(4);
-        const List prompt = numbers(100 * below(2), shared) + numbers(below(50), 1 + below(9));
+        const List prompt = counted(100 * below(2), shared) + counted(below(50), 1 + below(9));
         const int answer = 1 + below(context - static_cast<int>(prompt.size()) + 1); // the last one is not computed
         const List keep{shared, static_cast<int>(prompt.size())};
         const RequestId id = scheduler_.submit({.tokens = prompt, .answer = answer, .keep = keep}).value();

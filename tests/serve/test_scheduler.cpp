@@ -67,8 +67,8 @@ TEST_CASE("a step has next tokens first, then pieces of prompts, in the order of
     toy::Full memory = full(100);
     Scheduler scheduler{PlainMemory{memory}, {.sequences = 4, .batch = 8}};
     CHECK(scheduler.empty());
-    const List a = numbers(10, 3);
-    const List b = numbers(20, 12);
+    const List a = counted(10, 3);
+    const List b = counted(20, 12);
     REQUIRE(scheduler.submit({.tokens = a, .answer = 2}).value() == RequestId{0});
     REQUIRE(scheduler.submit({.tokens = b, .answer = 2}).value() == RequestId{1});
     CHECK(scheduler.oldest() == RequestId{0});
@@ -76,7 +76,7 @@ TEST_CASE("a step has next tokens first, then pieces of prompts, in the order of
     REQUIRE(step(scheduler, memory, answers));
     CHECK(parts(scheduler) == "0: 3 from 0!, 1: 5 from 3");
     CHECK(scheduler.running() == 2);
-    REQUIRE(scheduler.submit({.tokens = numbers(30, 2), .answer = 1}));
+    REQUIRE(scheduler.submit({.tokens = counted(30, 2), .answer = 1}));
     REQUIRE(step(scheduler, memory, answers));
     CHECK(parts(scheduler) == "0: 1 from 0!, 1: 7 from 1!");
     CHECK_FALSE(scheduler.contains(RequestId{0}));
@@ -92,7 +92,7 @@ TEST_CASE("a step has next tokens first, then pieces of prompts, in the order of
 TEST_CASE("no more requests run than a step has tokens") {
     toy::Full memory = full(100);
     Scheduler scheduler{PlainMemory{memory}, {.sequences = 4, .batch = 2}};
-    for (int i = 0; i < 4; ++i) REQUIRE(scheduler.submit({.tokens = numbers(10 * i, 3), .answer = 3}));
+    for (int i = 0; i < 4; ++i) REQUIRE(scheduler.submit({.tokens = counted(10 * i, 3), .answer = 3}));
     REQUIRE(scheduler.begin());
     CHECK(parts(scheduler) == "0: 2 from 0");
     CHECK(scheduler.running() == 2);
@@ -103,7 +103,7 @@ TEST_CASE("a step ends where others go on, and they begin there") {
     toy::Recurrent memory = recurrent(8);
     PrefixTree tree{memory};
     Scheduler scheduler{TreeMemory{tree}, {.sequences = 2, .batch = 8}};
-    const List prompt = numbers(10, 12);
+    const List prompt = counted(10, 12);
     REQUIRE(scheduler.submit({.tokens = prompt + List{1}, .answer = 1, .keep = {12, 5}}));
     Answers answers;
     for (const char* step_of_prompt : {"0: 5 from 0", "0: 7 from 0", "0: 1 from 0!"}) {
@@ -126,9 +126,9 @@ TEST_CASE("a step ends where others go on, and they begin there") {
 TEST_CASE("requests begin in the order of submission, and none overtakes one that waits for room") {
     toy::Full memory = full(40);
     Scheduler scheduler{PlainMemory{memory}, {.sequences = 4, .batch = 8, .context = 40, .spare = 2}};
-    REQUIRE(scheduler.submit({.tokens = numbers(0, 10), .answer = 4}));
-    REQUIRE(scheduler.submit({.tokens = numbers(100, 27), .answer = 2})); // 10 + 27 + 2 * 2 > 40
-    REQUIRE(scheduler.submit({.tokens = numbers(200, 2), .answer = 2}));
+    REQUIRE(scheduler.submit({.tokens = counted(0, 10), .answer = 4}));
+    REQUIRE(scheduler.submit({.tokens = counted(100, 27), .answer = 2})); // 10 + 27 + 2 * 2 > 40
+    REQUIRE(scheduler.submit({.tokens = counted(200, 2), .answer = 2}));
     Answers answers;
     REQUIRE(step(scheduler, memory, answers));
     CHECK(scheduler.running() == 1);
@@ -141,8 +141,8 @@ TEST_CASE("requests begin in the order of submission, and none overtakes one tha
 }
 
 TEST_CASE("when the memory is full, the newest request is put back, and nothing that is parked is computed twice") {
-    const List a = numbers(0, 10);
-    const List b = numbers(100, 9);
+    const List a = counted(0, 10);
+    const List b = counted(100, 9);
     const auto serve_both = [&](toy::Full& memory, auto requests) {
         Scheduler scheduler{std::move(requests), {.sequences = 4, .batch = 8, .context = 24, .spare = 0}};
         REQUIRE(scheduler.submit({.tokens = a, .answer = 12}));
@@ -172,7 +172,7 @@ TEST_CASE("with promises, nobody is put back") {
     toy::Full memory = full(40);
     PrefixTree tree{memory};
     Scheduler scheduler{TreeMemory{tree}, {.sequences = 4, .batch = 8, .context = 40, .admit = Admit::with_promise}};
-    for (int i = 0; i < 4; ++i) REQUIRE(scheduler.submit({.tokens = numbers(10 * i, 8), .answer = 9}));
+    for (int i = 0; i < 4; ++i) REQUIRE(scheduler.submit({.tokens = counted(10 * i, 8), .answer = 9}));
     Answers answers;
     REQUIRE(step(scheduler, memory, answers));
     CHECK(scheduler.running() == 2); // each needs 16 cells
@@ -187,7 +187,7 @@ TEST_CASE("a policy chooses among all but the oldest") {
     std::vector<std::string> seen;
     toy::Full memory = full(30);
     Scheduler scheduler{PlainMemory{memory}, {.sequences = 4, .batch = 8, .context = 30, .spare = 0}, Chosen{&seen, 0}};
-    for (int i = 0; i < 3; ++i) REQUIRE(scheduler.submit({.tokens = numbers(10 * i, 8), .answer = 8}));
+    for (int i = 0; i < 3; ++i) REQUIRE(scheduler.submit({.tokens = counted(10 * i, 8), .answer = 8}));
     Answers answers;
     while (seen.empty()) REQUIRE(step(scheduler, memory, answers));
     CHECK(seen.size() == 1);
@@ -201,7 +201,7 @@ TEST_CASE("a policy that names nobody is a violation") {
     std::vector<std::string> seen;
     toy::Full memory = full(12);
     Scheduler scheduler{PlainMemory{memory}, {.sequences = 4, .batch = 8, .spare = 0}, Chosen{&seen, 1}};
-    for (int i = 0; i < 2; ++i) REQUIRE(scheduler.submit({.tokens = numbers(10 * i, 5), .answer = 5}));
+    for (int i = 0; i < 2; ++i) REQUIRE(scheduler.submit({.tokens = counted(10 * i, 5), .answer = 5}));
     Answers answers;
     CHECK(violation_of([&] {
               while (seen.empty()) step(scheduler, memory, answers);
@@ -215,8 +215,8 @@ TEST_CASE("the oldest request is refused if it finds no room alone, and others g
         CAPTURE(length);
         toy::Full memory = full(12);
         Scheduler scheduler{PlainMemory{memory}, {.sequences = 4, .batch = 8}};
-        REQUIRE(scheduler.submit({.tokens = numbers(0, length), .answer = 10}));
-        const List other = numbers(50, 4);
+        REQUIRE(scheduler.submit({.tokens = counted(0, length), .answer = 10}));
+        const List other = counted(50, 4);
         REQUIRE(scheduler.submit({.tokens = other, .answer = 2}));
         Answers answers;
         while (step(scheduler, memory, answers)) {}
@@ -235,10 +235,10 @@ TEST_CASE("the oldest request is refused if it finds no room alone, and others g
 TEST_CASE("a request that is too long is refused, one without tokens is a violation, and it is as it was") {
     toy::Full memory = full(20);
     Scheduler scheduler{PlainMemory{memory}, {.sequences = 2, .batch = 8, .context = 10}};
-    Request request{.tokens = numbers(0, 11), .answer = 3, .keep = {5, 2}, .salt = 4};
+    Request request{.tokens = counted(0, 11), .answer = 3, .keep = {5, 2}, .salt = 4};
     const auto submit = [&] { return scheduler.submit(std::move(request)); };
     const auto check_request = [&](int length) {
-        CHECK(request.tokens == numbers(0, length));
+        CHECK(request.tokens == counted(0, length));
         CHECK(request.answer == 3);
         CHECK(request.keep == List{5, 2});
         CHECK(request.salt == 4);
@@ -252,9 +252,9 @@ TEST_CASE("a request that is too long is refused, one without tokens is a violat
     CHECK(violation_of([&] { static_cast<void>(submit().has_value()); })
           == "submit: a request of 0 tokens, expected at least 1");
     check_request(0);
-    request.tokens = numbers(0, 10);
+    request.tokens = counted(0, 10);
     CHECK(failures_of([&] { static_cast<void>(submit().value()); }, [&] { check_request(10); }) > 0);
-    CHECK(list(scheduler.tokens(RequestId{0})) == numbers(0, 10));
+    CHECK(list(scheduler.tokens(RequestId{0})) == counted(0, 10));
 }
 
 TEST_CASE("limits beyond those of the memory are violations, and a batch that is not given is the memory's") {
@@ -270,7 +270,7 @@ TEST_CASE("limits beyond those of the memory are violations, and a batch that is
                      + " tokens of the memory's");
         CHECK(violation_of([&] { scheduler_of({.sequences = sequences, .batch = batch}); }) == "none");
         Scheduler scheduler{requests, {}};
-        REQUIRE(scheduler.submit({.tokens = numbers(0, batch + 1)}));
+        REQUIRE(scheduler.submit({.tokens = counted(0, batch + 1)}));
         CHECK(scheduler.begin().value().tokens() == batch);
     };
     check(PlainMemory{memory}, 4, 8);
@@ -284,17 +284,17 @@ TEST_CASE("limits beyond those of the memory are violations, and a batch that is
 TEST_CASE("an answer ends with the context, and a prompt without one is computed") {
     toy::Full memory = full(20);
     Scheduler scheduler{PlainMemory{memory}, {.sequences = 2, .batch = 8, .context = 10}};
-    REQUIRE(scheduler.submit({.tokens = numbers(0, 8)}));
-    CHECK(serve_all(scheduler, memory).texts.at(RequestId{0}) == answered(numbers(0, 8), 3));
-    REQUIRE(scheduler.submit({.tokens = numbers(0, 8), .answer = 0}));
+    REQUIRE(scheduler.submit({.tokens = counted(0, 8)}));
+    CHECK(serve_all(scheduler, memory).texts.at(RequestId{0}) == answered(counted(0, 8), 3));
+    REQUIRE(scheduler.submit({.tokens = counted(0, 8), .answer = 0}));
     compute(scheduler, memory, *scheduler.begin());
     CHECK(parts(scheduler) == "1: 8 from 0!");
     CHECK(scheduler.append(RequestId{1}, 7));
-    CHECK(list(scheduler.tokens(RequestId{1})) == numbers(0, 8));
+    CHECK(list(scheduler.tokens(RequestId{1})) == counted(0, 8));
     CHECK(scheduler.begin().value().tokens() == 0);
-    CHECK(scheduler.finish(RequestId{1}) == numbers(0, 8));
-    REQUIRE(scheduler.submit({.tokens = numbers(0, 9), .answer = 0}));
-    CHECK(serve_all(scheduler, memory).texts.at(RequestId{2}) == numbers(0, 9));
+    CHECK(scheduler.finish(RequestId{1}) == counted(0, 8));
+    REQUIRE(scheduler.submit({.tokens = counted(0, 9), .answer = 0}));
+    CHECK(serve_all(scheduler, memory).texts.at(RequestId{2}) == counted(0, 9));
 }
 
 TEST_CASE("an empty scheduler opens an empty pass") {
@@ -307,7 +307,7 @@ TEST_CASE("an empty scheduler opens an empty pass") {
 TEST_CASE("a pass that is not committed is planned again, and a refusal other than full is passed on") {
     toy::Full memory = full(20);
     Scheduler scheduler{PlainMemory{memory}, {.sequences = 2, .batch = 8}};
-    REQUIRE(scheduler.submit({.tokens = numbers(0, 12), .answer = 2}));
+    REQUIRE(scheduler.submit({.tokens = counted(0, 12), .answer = 2}));
     REQUIRE(scheduler.begin());
     CHECK(parts(scheduler) == "0: 8 from 0");
     const auto refuse = [](const Batch&) -> Result<int> { return Reason::unequal_batch; };
@@ -315,18 +315,18 @@ TEST_CASE("a pass that is not committed is planned again, and a refusal other th
     REQUIRE(scheduler.begin());
     CHECK(parts(scheduler) == "0: 8 from 0");
     CHECK(scheduler.begin([](const Batch& batch) { return Result<int>{batch.tokens()}; }).value() == 8);
-    CHECK(serve_all(scheduler, memory).texts.at(RequestId{0}) == answered(numbers(0, 12), 2));
+    CHECK(serve_all(scheduler, memory).texts.at(RequestId{0}) == answered(counted(0, 12), 2));
 }
 
 TEST_CASE("requests that wait, run or are parked can be ended") {
     toy::Full memory = full(24);
     Scheduler scheduler{PlainMemory{memory}, {.sequences = 4, .batch = 8, .context = 24, .spare = 0}};
-    for (int i = 0; i < 3; ++i) REQUIRE(scheduler.submit({.tokens = numbers(10 * i, 9), .answer = 12}));
+    for (int i = 0; i < 3; ++i) REQUIRE(scheduler.submit({.tokens = counted(10 * i, 9), .answer = 12}));
     Answers answers;
     while (scheduler.preemptions() == 0) REQUIRE(step(scheduler, memory, answers));
     CHECK(scheduler.running() == 1);
     CHECK(memory.statistics().offloaded == 1);
-    CHECK(scheduler.finish(RequestId{2}) == numbers(20, 9));
+    CHECK(scheduler.finish(RequestId{2}) == counted(20, 9));
     CHECK(scheduler.finish(RequestId{1}).size() > 9);
     CHECK(memory.statistics().offloaded == 0);
     CHECK(scheduler.finish(RequestId{0}).size() > 9);
@@ -338,17 +338,17 @@ TEST_CASE("a request that waits for room makes the tree give up nothing in vain"
     toy::Full memory = full(60);
     PrefixTree tree{memory};
     Scheduler scheduler{TreeMemory{tree}, {.sequences = 4, .batch = 8, .context = 60}};
-    for (int i = 0; i < 3; ++i) REQUIRE(scheduler.submit({.tokens = numbers(10 * i, 9), .answer = 2}));
+    for (int i = 0; i < 3; ++i) REQUIRE(scheduler.submit({.tokens = counted(10 * i, 9), .answer = 2}));
     serve_all(scheduler, memory);
     CHECK(memory.free_cells() == 30);
-    REQUIRE(scheduler.submit({.tokens = numbers(100, 20), .answer = 6}));
-    REQUIRE(scheduler.submit({.tokens = numbers(200, 50), .answer = 1}));
+    REQUIRE(scheduler.submit({.tokens = counted(100, 20), .answer = 6}));
+    REQUIRE(scheduler.submit({.tokens = counted(200, 50), .answer = 1}));
     Answers answers;
     while (scheduler.waiting() > 0 && scheduler.contains(RequestId{3})) {
         REQUIRE(step(scheduler, memory, answers));
         CHECK(tree.statistics().evictions == 0);
     }
-    CHECK(serve_all(scheduler, memory).texts.at(RequestId{4}) == answered(numbers(200, 50), 1));
+    CHECK(serve_all(scheduler, memory).texts.at(RequestId{4}) == answered(counted(200, 50), 1));
     CHECK(tree.statistics().evictions > 0);
 }
 
@@ -361,7 +361,7 @@ TEST_CASE("a request that waits runs once there is room, also if it was made out
             pass.commit();
         }
         Scheduler scheduler{requests, {.sequences = 2, .batch = 8, .context = 40}};
-        for (const int first : {0, 100}) REQUIRE(scheduler.submit({.tokens = numbers(first, 12), .answer = 9}));
+        for (const int first : {0, 100}) REQUIRE(scheduler.submit({.tokens = counted(first, 12), .answer = 9}));
         Answers answers;
         for (int i = 0; i < 4; ++i) REQUIRE(step(scheduler, memory, answers));
         CHECK(scheduler.running() == 1);
@@ -384,7 +384,7 @@ TEST_CASE("room is what members have together, free or in prefixes that nobody u
     toy::Full memory = full(40);
     PrefixTree tree{memory};
     Scheduler scheduler{TreeMemory{tree}, {.sequences = 2, .batch = 8}};
-    REQUIRE(scheduler.submit({.tokens = numbers(0, 8), .answer = 2}));
+    REQUIRE(scheduler.submit({.tokens = counted(0, 8), .answer = 2}));
     serve_all(scheduler, memory);
     CHECK(memory.free_cells() < 40);
     CHECK(TreeMemory{tree}.room() == 40);
@@ -395,8 +395,8 @@ TEST_CASE("a conversation goes on without its older tokens when the context is f
     Shifting memory{{.layers = 2, .kv_heads = 1, .head_dim = 1}, {.sequences = 4, .cells = 40, .batch = 8}};
     PrefixTree tree{memory};
     Scheduler scheduler{TreeMemory{tree}, {.sequences = 4, .batch = 8, .context = 12}};
-    const RequestId id = scheduler.submit({.tokens = numbers(0, 10), .answer = 7, .keep = {2, 6}}).value();
-    List expected = numbers(0, 10);
+    const RequestId id = scheduler.submit({.tokens = counted(0, 10), .answer = 7, .keep = {2, 6}}).value();
+    List expected = counted(0, 10);
     for (int left = 7; left > 0; --left) {
         expected.push_back(next_token(expected));
         if (expected.size() == 13) expected.erase(expected.begin() + 2, expected.begin() + 7);
@@ -414,14 +414,14 @@ TEST_CASE("a conversation goes on without its older tokens when the context is f
         else
             CHECK(scheduler.finish(id) == expected);
     }
-    CHECK(tree.match(numbers(0, 10)).length == 6); // what came after the gap is kept for nobody
+    CHECK(tree.match(counted(0, 10)).length == 6); // what came after the gap is kept for nobody
     CHECK(audit(tree) == "");
 }
 
 TEST_CASE("a request that waits forgets at once, and a memory that cannot shift refuses") {
     toy::Full memory = full(24);
     Scheduler scheduler{PlainMemory{memory}, {.sequences = 4, .batch = 8, .context = 24, .spare = 0}};
-    for (int i = 0; i < 2; ++i) REQUIRE(scheduler.submit({.tokens = numbers(10 * i, 9), .answer = 12}));
+    for (int i = 0; i < 2; ++i) REQUIRE(scheduler.submit({.tokens = counted(10 * i, 9), .answer = 12}));
     Answers answers;
     while (scheduler.preemptions() == 0) REQUIRE(step(scheduler, memory, answers));
     const std::string before = portrait(scheduler, memory);
@@ -442,7 +442,7 @@ TEST_CASE("a complete request that forgot all computed tokens is put back, and r
     Scheduler scheduler{TreeMemory{tree}, {.sequences = 4, .batch = 8, .context = 24}};
     REQUIRE(scheduler.submit({.tokens = {7, 8}, .answer = 1})); // so the tree knows the token that is left
     serve_all(scheduler, memory);
-    for (const int answer : {5, 1}) REQUIRE(scheduler.submit({.tokens = numbers(10 * answer, 3), .answer = answer}));
+    for (const int answer : {5, 1}) REQUIRE(scheduler.submit({.tokens = counted(10 * answer, 3), .answer = answer}));
     compute(scheduler, memory, *scheduler.begin());
     CHECK(scheduler.append(RequestId{2}, 7));
     REQUIRE(scheduler.forget(RequestId{2}, Position{0}, Position{3}));
@@ -464,7 +464,7 @@ TEST_CASE("a complete request that forgot all computed tokens is put back, and r
 TEST_CASE("mistakes of the program are violations, and change nothing") {
     toy::Full memory = full(24);
     Scheduler scheduler{PlainMemory{memory}, {.sequences = 4, .batch = 8}};
-    const RequestId id = scheduler.submit({.tokens = numbers(0, 9), .answer = 1}).value();
+    const RequestId id = scheduler.submit({.tokens = counted(0, 9), .answer = 1}).value();
     const std::string before = portrait(scheduler, memory);
     const std::string too_early =
         "append: the request has 9 tokens, of which 0 are computed, and 1 more are asked for, expected all computed";
@@ -490,7 +490,7 @@ TEST_CASE("without memory, a call throws, and everything goes on afterwards") {
         Answers answers;
         int failures = 0;
         for (int i = 0; i < 4; ++i) {
-            Request request{.tokens = numbers(0, 6) + numbers(10 * i, 5), .answer = 9, .keep = {6}};
+            Request request{.tokens = counted(0, 6) + counted(10 * i, 5), .answer = 9, .keep = {6}};
             failures += failures_of([&] { static_cast<void>(scheduler.submit(std::move(request)).value()); },
                                     [&] { CHECK(scheduler.waiting() == i); });
         }
@@ -504,7 +504,7 @@ TEST_CASE("without memory, a call throws, and everything goes on afterwards") {
         }
         CHECK(failures > 4); // each request takes memory, and so do steps
         for (int i = 0; i < 4; ++i)
-            CHECK(answers.texts.at(RequestId{i}) == answered(numbers(0, 6) + numbers(10 * i, 5), 9));
+            CHECK(answers.texts.at(RequestId{i}) == answered(counted(0, 6) + counted(10 * i, 5), 9));
         CHECK(scheduler.preemptions() > 0);
     };
     toy::Full plain = full(30);
