@@ -118,7 +118,7 @@ double plain(const Floats& q, int head, int position, const std::vector<Seen>& s
 /// Both memories in a hybrid, and what they must show.
 template <class Older, class Newer>
 class Trial {
-    using Memory = Hybrid<Repeat<Older>, Older, Newer>;
+    using Memory = Hybrid<WithResidual, Older, Newer>;
     using OlderWindow = typename Older::window_type;
     using NewerWindow = typename Newer::window_type;
 
@@ -162,8 +162,9 @@ public:
         if (!pass) return false;
         std::vector<Stored> stored(static_cast<std::size_t>(tokens.count()));
         const Floats k = random(tokens.count() * kv_heads_ * dim), v = random(tokens.count() * kv_heads_ * dim);
-        put(pass->template of<Older>(), k, v, stored, &Stored::older);
-        put(pass->template of<Newer>(), k, v, stored, &Stored::newer);
+        pass->put(0, k, v);
+        gather(pass->template of<Older>(), stored, &Stored::older);
+        gather(pass->template of<Newer>(), stored, &Stored::newer);
         compare(*pass, tokens, stored, options);
         if (!tokens.parents.empty()) return true; // a tree is not kept
         pass->commit();
@@ -183,10 +184,9 @@ private:
         return floats;
     }
 
-    void put(auto& pass, const Floats& k, const Floats& v, std::vector<Stored>& stored, Row Stored::*of) const {
-        pass.put(0, k, v);
+    void gather(auto& pass, std::vector<Stored>& stored, Row Stored::*of) const {
         const int n = pass.tokens();
-        Floats keys(k.size()), values(v.size());
+        Floats keys(static_cast<std::size_t>(n * kv_heads_) * dim), values(keys.size());
         pass.gather(0, pass.cells(), contiguous_view(keys.data(), n, kv_heads_, dim),
                     contiguous_view(values.data(), n, kv_heads_, dim));
         const std::ptrdiff_t row = std::ptrdiff_t{kv_heads_} * dim;
@@ -249,6 +249,11 @@ private:
             for (std::size_t i = 0; i < sums.size(); ++i)
                 if (!(std::abs(found_sums[i] - sums[i]) <= 8 * allowed)) ++wrong;
             REQUIRE(wrong == 0);
+            if (instructions == detail::best_instructions()) {
+                Floats same(q.size());
+                attend(pass, 0, q, same, options.attention);
+                REQUIRE(same == found);
+            }
             if (IsReference<typename Older::backend_type>) break;
         }
         checked_ += n * heads;
@@ -529,6 +534,66 @@ TEST_CASE("a hybrid with a residual goes back as far as the residual's retention
     CHECK(further.remove(0, 26, 30).error() == Reason::cannot_resume);
     REQUIRE(further.remove(0, 27, 30));
     REQUIRE(further.attend_to(of_sequence(0, 27, 2), {}));
+}
+
+TEST_CASE("a hybrid with a residual may be a member of another one") {
+    using Pair = Hybrid<WithResidual, Coarse, Exact>;
+    using Sliding = Unrotated<StandardV<float>, SlidingWindow<>>;
+    using Both = Hybrid<Repeat<Sliding, Pair>, Sliding, Pair>;
+    const CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = dim};
+    const CacheLimits limits{.capacity = 40, .batch = 40};
+    const SlidingWindow<> window{4};
+    const auto pair = [&] { return Pair{2, Coarse{shape, limits}, Exact{shape, limits, window}}; };
+    Both both{4, Sliding{shape, limits, window}, pair()};
+    Pair alone = pair();
+    CHECK(pair().layers_of(0, 2) == 2);
+    CHECK(pair().layers_of(1, 2) == 2);
+    CHECK(pair().layers_of(no_memory, 2) == 0);
+    const Floats rows = attention_test::wave(40 * dim, 1);
+    Floats out(rows.size()), expected(rows.size());
+    auto pass = both.begin(Sequence{0}, 40).value();
+    auto of_alone = alone.begin(Sequence{0}, 40).value();
+    for (int layer = 0; layer < 4; ++layer)
+        pass.visit(layer, [&](auto& own, int index) {
+            CHECK(index == layer / 2);
+            own.put(index, rows, rows);
+            attend(own, index, rows, out);
+        });
+    for (int layer = 0; layer < 2; ++layer) of_alone.put(layer, rows, rows);
+    attend(of_alone, 1, rows, expected);
+    CHECK(out == expected);
+    pass.commit();
+    CHECK(both.next(Sequence{0}) == Position{40});
+    CHECK(both.remove(Sequence{0}, Position{30}, to_end).error() == Reason::cannot_resume); // the residual's window
+}
+
+TEST_CASE("a hybrid with a residual: violations") {
+    using Pair = Hybrid<WithResidual, Coarse, Exact>;
+    const CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = dim};
+    const CacheLimits limits{.capacity = 8};
+    const SlidingWindow<> window{4};
+    CHECK(violation_of([&] {
+              Pair{2, Coarse{shape, limits}, Exact{{.layers = 1, .kv_heads = 1, .head_dim = dim}, limits, window}};
+          })
+          == "hybrid: member 1 has 1 layers, expected 2 of 2 in its pattern");
+    CHECK(violation_of([&] {
+              Pair{0, Coarse{shape, limits}, Exact{shape, limits, window}};
+          })
+          == "hybrid: 0 layers, expected at least 1");
+    Pair pair{2, Coarse{shape, limits}, Exact{shape, limits, window}};
+    auto pass = pair.begin(Sequence{0}, 2).value();
+    const Floats rows(std::size_t{2} * dim);
+    pass.put(0, rows, rows);
+    CHECK(violation_of([&] { pass.put(1, rows, Floats(3)); })
+          == "put: the values of layer 1 of the model (layer 1 of member 0) are 3 elements, expected 64 for [2 tokens, "
+             "1 heads, 32]");
+    CHECK(violation_of([&] { pass.commit(); })
+          == "commit: layer 1 of the model (layer 1 of member 0) was not put, expected a put of every layer");
+    pass.of<Coarse>().put(1, rows, rows);
+    CHECK(violation_of([&] { pass.commit(); })
+          == "commit: layer 1 of member 1 was not put, expected a put of every layer");
+    pass.mark_put(1);
+    pass.commit();
 }
 
 TEST_CASE("a reserved pass with a residual gives zeros") {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// error: a pattern is a Repeat, a LayerList or an Every
+// error: a pattern is a Repeat, a LayerList or an Every, or WithResidual
 #include <cellar/cellar.hpp>
 
 using Full = cellar::Cache<>;

@@ -201,15 +201,12 @@ TEST_CASE("the newest tokens are exact") {
     // [residual]
     using Coarse = cellar::Cache<cellar::StandardV<cellar::q4_0>>;
     using Exact = cellar::Cache<cellar::StandardV<cellar::half>, cellar::SlidingWindow<>>;
-    cellar::Hybrid<cellar::Repeat<Coarse>, Coarse, Exact> memory{
+    cellar::Hybrid<cellar::WithResidual, Coarse, Exact> memory{
         layers, Coarse{shape, limits}, Exact{shape, limits, cellar::SlidingWindow<>{64, {.sinks = 4}}}};
     auto pass = memory.begin(cellar::Sequence{0}, tokens).value();
     for (int layer = 0; layer < layers; ++layer) {
-        auto& coarse = pass.of<Coarse>();
-        auto& exact = pass.of<Exact>(); // which has as many layers, but none in the pattern
-        coarse.put(layer, k, v);
-        exact.put(layer, k, v);
-        cellar::attend_residual(coarse, exact, layer, q, out);
+        pass.put(layer, k, v);               // in both
+        cellar::attend(pass, layer, q, out); // <cellar/attention/attend_residual.hpp>
     }
     pass.commit();
     // [/residual]

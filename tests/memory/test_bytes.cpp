@@ -6,6 +6,7 @@
 #include "../violations.hpp"
 #include <cellar/attention/attend.hpp>
 #include <cellar/attention/attend_bytes.hpp>
+#include <cellar/attention/attend_residual.hpp>
 #include <cellar/backend/no_data.hpp>
 #include <cellar/cache/sizes.hpp>
 #include <cellar/cellar.hpp>
@@ -245,6 +246,31 @@ TEST_CASE("attend takes no more than it says, in any format") {
     check_attention<Blocked<q8_0, 64, q4_0>>();
     check_attention<StandardV<int8_per_head>>();
     check_attention<StandardV<float>, true>();
+}
+
+TEST_CASE("attend with a residual takes no more than it says, and what it merges comes on top") {
+    if (!can_watch) CELLAR_SKIP(needs_glibc);
+    const LayerShape shape{2, 64, 64};
+    const AttendCall call{.tokens = 300, .heads = 16, .has_residual = true};
+    AttendCall without = call;
+    without.has_residual = false;
+    using Older = Cache<StandardV<q8_0>, FullCausal, DisabledShift>;
+    using Newer = Cache<StandardV<half>, SlidingWindow<>, DisabledShift>;
+    const CacheLimits limits{.capacity = 1000, .batch = 300};
+    Hybrid<WithResidual, Older, Newer> memory{1, Older{{.each_layer = {shape}}, limits},
+                                              Newer{{.each_layer = {shape}}, limits, SlidingWindow<>{32}}};
+    auto pass = memory.begin(Sequence{0}, call.tokens).value();
+    pass.mark_put(0);
+    constexpr std::int64_t results = std::int64_t{300} * 16 * 64;
+    const std::vector<float> q(std::size_t{results});
+    std::vector<half> out(q.size()); // so the results of both parts are in float elsewhere
+    watch_allocations();
+    attend(pass, 0, q, out);
+    const std::int64_t taken = live_bytes();
+    const std::int64_t merged = 2 * (results + 300 * 16) * std::int64_t{sizeof(float)};
+    CHECK(taken >= merged);
+    CHECK(taken <= attend_bytes(shape, call) + attend_bytes(shape, without));
+    CHECK(attend_bytes(shape, call) - attend_bytes(shape, without) == merged);
 }
 
 TEST_CASE("what attend says is not far from what it takes where sequences decode together") {

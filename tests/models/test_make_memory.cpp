@@ -344,6 +344,53 @@ TEST_CASE("layers with factors go to a member that divides by them") {
     CHECK(refusal_of<Small>(model) == "none");
 }
 
+TEST_CASE("layers may have a residual, whose window and cells come from the limits") {
+    using SmallFull = Cache<StandardV<q8_0>, FullCausal, RopeShift<>>;
+    using SmallSliding = Cache<StandardV<q8_0>, SlidingWindow<>, RopeShift<>>;
+    using Exact = Cache<StandardV<half>, SlidingWindow<>, RopeShift<>>;
+    using OfFull = Hybrid<WithResidual, SmallFull, Exact>;
+    using OfSliding = Hybrid<WithResidual, SmallSliding, Exact>;
+    using Pairs = Hybrid<RunTimePattern, OfFull, OfSliding>;
+    RunTimeDescription model = model_of({full_layer(2, 64), full_layer(2, 64), full_layer(1, 64)});
+    model.layers[1].kind = LayerKind::sliding;
+    model.layers[1].window = 4;
+    model.layers[2].factors.keys.assign(64, 2);
+    MemoryLimits limits{.attention = {.sequences = 2, .capacity = 100, .batch = 8},
+                        .window = {.retention = 20},
+                        .residual = {.tokens = 6, .window = {.retention = 9}}};
+    const CacheLimits& attention = limits.attention;
+    auto made = make_memory<Pairs>(model, limits).value();
+    auto& full = made.member<OfFull>();
+    CHECK(full.layers() == 2);
+    CHECK(full.member<Exact>().window().width() == 6);
+    CHECK(full.member<Exact>().cells() == SlidingWindow<>{6, {.retention = 9}}.resolved(2, 100).cells(2, 100, 8));
+    CHECK(full.member<SmallFull>().shape().factors.size() == 2);
+    CHECK(full.member<Exact>().shape().factors.empty());
+    auto& sliding = made.member<OfSliding>();
+    CHECK(sliding.member<Exact>().window().width() == 4); // that of the layer
+    CHECK(sliding.member<SmallSliding>().window().width() == 4);
+    CHECK(bytes<Pairs>(model, limits).value()
+          == Pairs::bytes_for(
+              3,
+              OfFull::bytes_for(
+                  2, SmallFull::bytes_for(full.member<SmallFull>().shape(), attention),
+                  Exact::bytes_for(full.member<Exact>().shape(), attention, SlidingWindow<>{6, {.retention = 9}})),
+              OfSliding::bytes_for(
+                  1,
+                  SmallSliding::bytes_for(sliding.member<SmallSliding>().shape(), attention,
+                                          SlidingWindow<>{4, {.retention = 20}}),
+                  Exact::bytes_for(sliding.member<Exact>().shape(), attention, SlidingWindow<>{4, {.retention = 9}}))));
+    limits.residual.cells = CacheLimits{.cells = 30};
+    CHECK(make_memory<OfFull>(model_of({full_layer(2, 64)}), limits).value().member<Exact>().cells() == 30);
+    CHECK(refusal_of<OfFull>(model).starts_with("layer 1 is sliding, of 4 tokens"));
+    using OfChunks = Hybrid<WithResidual, Cache<StandardV<q8_0>, ChunkedAttention<>, RopeShift<>>, Exact>;
+    RunTimeDescription chunked = model_of({full_layer(2, 64)});
+    chunked.layers[0].kind = LayerKind::chunked;
+    chunked.layers[0].window = 4;
+    CHECK(refusal_of<OfChunks>(chunked).starts_with("layer 0 is chunked, of 4 tokens"));
+    CHECK(refusal_of<OfFull>(model_of({full_layer(2, 8)})).starts_with("layer 0 is full"));
+}
+
 TEST_CASE("the bytes of states equal those that are allocated") {
     RunTimeDescription model = model_of(std::vector<LayerDescription>(2));
     for (LayerDescription& layer : model.layers) layer.kind = LayerKind::recurrent;

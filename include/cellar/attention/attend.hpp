@@ -68,7 +68,8 @@ constexpr bool expect_types() {
     constexpr bool are_threads = attention_threads<Threads>;
     static_assert(is_pass,
                   "attend: expected the pass of a Cache or an EncoderMemory; a Result has it as its value, and "
-                  "the pass of a hybrid gives it to what it visits");
+                  "the pass of a hybrid gives it to what it visits, and one of WithResidual needs "
+                  "<cellar/attention/attend_residual.hpp>");
     static_assert(are_rows, "attend: expected queries and results as views with strides or as contiguous ranges; for a "
                             "pointer, write contiguous_view(pointer, tokens, heads, dim)");
     static_assert(are_threads, "attend: expected threads with the functions of CallingThread, count() and run(f)");

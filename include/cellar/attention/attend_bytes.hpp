@@ -25,6 +25,7 @@ struct AttendCall {
     int threads = 1;                ///< `count()` of the threads that it gets
     bool reads_shared_once = false; ///< as in `AttentionOptions`
     bool rotates_on_read = false;   ///< the cache has `RotateOnRead`
+    bool has_residual = false;      ///< of `attend_residual`: what the memory takes that is not the residual
 };
 
 namespace detail {
@@ -48,6 +49,11 @@ constexpr std::int64_t bytes_of_tile_rows(std::int64_t dim, std::int64_t rows) {
 /// What a thread takes besides if keys are rotated as they are read: see `RotatedRows`.
 constexpr std::int64_t bytes_of_angles(std::int64_t key_dim) {
     return 2 * bytes_of_array<float>(key_dim) + 2 * bytes_of_array<float>(tile_cells * key_dim);
+}
+
+/// What `attend_residual` merges, where the results are not of float: see `ResidualParts`.
+constexpr std::int64_t bytes_of_residual_parts(std::int64_t rows, std::int64_t value_dim) {
+    return 2 * bytes_of_array<float>(rows * value_dim) + 2 * bytes_of_array<float>(rows);
 }
 
 /// What a thread takes at most: see `HostAttention`. `rows` and `packed`: of an item, and of one whose block packs.
@@ -75,7 +81,7 @@ constexpr std::int64_t bytes_of_thread(std::int64_t key_dim, std::int64_t value_
 /// is first used, for the largest call so far; while it grows, the old and the new are there.
 ///
 /// A bound for every format, window, processor and history, not counted in `Cache::bytes_for`: calls of short histories
-/// take much less. O(1). Devices have other lists.
+/// take much less. Beside a residual, both memories take this, each for its own format. O(1). Devices have other lists.
 constexpr std::int64_t attend_bytes(const LayerShape& layer, const AttendCall& call) {
     using OfPass = detail::AttentionPlan;
     CELLAR_EXPECTS(call.heads >= layer.kv_heads && call.heads % layer.kv_heads == 0, "attend_bytes: ", call.heads,
@@ -106,7 +112,8 @@ constexpr std::int64_t attend_bytes(const LayerShape& layer, const AttendCall& c
            + detail::bytes_of_array<CellToken>(tokens) + times * OfPass::bytes_of_order(items)
            + times * detail::bytes_of_array<float>(partial_rows * (value_dim + 2))
            + call.threads * detail::bytes_of_thread(key_dim, value_dim, std::max(in_place, packed), packed)
-           + (call.rotates_on_read ? call.threads * detail::bytes_of_angles(key_dim) : 0);
+           + (call.rotates_on_read ? call.threads * detail::bytes_of_angles(key_dim) : 0)
+           + (call.has_residual ? detail::bytes_of_residual_parts(tokens * call.heads, value_dim) : 0);
 }
 
 } // namespace cellar

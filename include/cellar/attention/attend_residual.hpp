@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <source_location>
 #include <type_traits>
+#include <utility>
 
 namespace cellar {
 
@@ -27,6 +28,19 @@ inline void expect_equal_shapes(const LayerShape& older, const LayerShape& newer
                    newer.key_dim, " and ", newer.value_dim, " elements, expected ", older.kv_heads, " of ",
                    older.key_dim, " and ", older.value_dim, " as in the other memory");
 }
+
+/// Stands for work on two passes where a concept asks whether it can be called.
+struct AnyResidualWork {
+    template <class Pass, class Residual>
+    void operator()(Pass&, Residual&) const {}
+};
+
+/// The pass of two memories with the same tokens, one of which has the newest ones exactly. It calls
+/// f(pass, residual) with their passes.
+template <class P>
+concept pass_with_residual = requires(P& pass) {
+    pass.with_residual(AnyResidualWork{});
+};
 
 /// The results of both parts, in float. Those of `newer` are where the caller's go, if that is possible.
 struct ResidualParts {
@@ -112,6 +126,16 @@ void attend_residual(Pass& pass, Residual& residual, int layer, const Queries& q
         CELLAR_EXPECTS(threads.count() > 0, "attend_residual: ", threads.count(), " threads, expected at least 1");
         detail::attend_residual_with(detail::best_instructions(), pass, residual, layer, q, out, options, threads);
     }
+}
+
+/// The same for the pass of a `Hybrid<WithResidual, Coarse, Exact>`, which has both. So code that calls `attend` for
+/// the pass of a cache works here, too.
+template <detail::pass_with_residual Pass, class Queries, class Out, class Threads = CallingThread>
+void attend(Pass& pass, int layer, const Queries& q, Out&& out, const AttentionOptions& options = {},
+            const Threads& threads = {}, const std::source_location& where = std::source_location::current()) {
+    pass.with_residual([&](auto& coarse, auto& exact) {
+        attend_residual(coarse, exact, layer, q, std::forward<Out>(out), options, threads, where);
+    });
 }
 
 } // namespace cellar

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace cellar {
@@ -24,6 +25,7 @@ template <class Pattern, class... Members>
 class [[nodiscard]] HybridPass {
     using Map = detail::LayerMap<Pattern, Members...>;
     using MapReference = decltype(std::declval<const Map&>().reference());
+    static constexpr bool has_residual = std::is_same_v<Pattern, WithResidual>;
 
 public:
     std::int32_t tokens() const { return tokens_; }
@@ -33,12 +35,16 @@ public:
 
     /// Calls f(pass, i) with the pass of the member that has this layer of the model, and the layer's index there. f
     /// must return the same type for all members. For a layer without memory it gets a `NoMemory` in place of a pass,
-    /// and i counts such layers.
+    /// and i counts such layers. `WithResidual`: it gets this pass.
     template <class F>
     decltype(auto) visit(int layer, F&& f, Where where = Where::current()) & {
         CELLAR_EXPECTS_AT(where, layer >= 0 && layer < layers(), "visit: layer ", layer, ", expected 0 to ",
                           layers() - 1);
-        return visit_from<Map::next_used(0)>(map_.place(layer), layer, f, where);
+        if constexpr (has_residual) {
+            return f(*this, layer);
+        } else {
+            return visit_from<Map::next_used(0)>(map_.place(layer), layer, f, where);
+        }
     }
 
     /// The pass of one member, for example of one without layers in the pattern. Commit and drop the whole: to commit
@@ -50,6 +56,26 @@ public:
         CELLAR_EXPECTS_AT(where, pass.has_value(), "of: the hybrid was made without this member, expected one with it");
         return *pass;
     }
+
+    /// `WithResidual`: stores keys and values of a layer in both caches, as `CachePass::put` does. Rows are of float,
+    /// or of what both caches take.
+    template <class K, class V>
+        requires(has_residual)
+    void put(int layer, const K& k, const V& v, Where where = Where::current()) & {
+        for_each_named(layer, [&](auto& pass) { pass.put(layer, k, v, where); });
+    }
+    template <class K, class V>
+    void put(int, const K&, const V&) && = delete; // the pass is dropped at the end of the line
+
+    /// `WithResidual`: in both caches, as `CachePass::mark_put` does.
+    void mark_put(int layer, Where where = Where::current()) & requires(has_residual) {
+        for_each_named(layer, [&](auto& pass) { pass.mark_put(layer, where); });
+    }
+
+    /// `WithResidual`, for `attend`: calls f(coarse, exact) with the passes of both caches.
+    template <class F>
+        requires(has_residual)
+    decltype(auto) with_residual(F&& f) & { return std::forward<F>(f)(*std::get<0>(passes_), *std::get<1>(passes_)); }
 
     /// Keeps the batch's tokens, in all members. If one of the passes must not be committed yet, that violation comes
     /// before any is committed.
@@ -116,6 +142,17 @@ private:
             if (pass) f(*pass);
         };
         std::apply([&](auto&... pass) { (call(pass), ...); }, passes_);
+    }
+
+    // With residual. Messages name the layer as that of the model.
+    template <class F>
+    void for_each_named(int layer, F f) {
+        const int model = name_.member < 0 ? layer : name_.model;
+        int member = 0;
+        for_each([&](auto& pass) {
+            detail::set_name(pass, member++, layer, model);
+            f(pass);
+        });
     }
 
     template <int I, class F>

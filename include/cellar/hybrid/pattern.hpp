@@ -37,6 +37,12 @@ using Every = typename detail::EveryNth<N, Nth, Others>::pattern;
 /// The hybrid is given the index of a member for each layer, or `no_memory`.
 struct RunTimePattern {};
 
+/// As a pattern of two caches, each of which has all layers: the first one is coarse, in few bits, and the second one
+/// has the newest tokens exactly, in a window. The pass puts keys and values in both, and `attend` takes from the
+/// second one what its window shows (`<cellar/attention/attend_residual.hpp>`). Such a hybrid may be a member of
+/// another one, in place of a cache: docs/how-to/store-in-fewer-bits.md.
+struct WithResidual {};
+
 /// The `member` of a layer without memory, in a `LayerPlace` and in the list of a `RunTimePattern`.
 inline constexpr int no_memory = -1;
 

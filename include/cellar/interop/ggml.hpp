@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/attention/attend.hpp>
+#include <cellar/attention/attend_residual.hpp>
 #include <cellar/attention/attention_options.hpp>
 #include <cellar/attention/op_threads.hpp>
 #include <cellar/base/contract.hpp>
@@ -133,7 +134,7 @@ struct AttentionTimes {
 /// attends, on ggml's threads. There is no mask and no list of cells, so a graph serves every pass of as many tokens.
 ///
 /// - `Pass`: `PassOf<Memory>` of a `Cache`, an `EncoderMemory` or a `Hybrid`, on a backend whose memory the host
-///   reaches. Layers are those of the model.
+///   reaches. Layers are those of the model. With a residual (`WithResidual`), a node attends over both caches.
 /// - The nodes run on ggml's CPU backend. ggml's scheduler copies their inputs there, if they are elsewhere.
 /// - The nodes point to this object: it outlives the graphs. One computation at a time.
 template <MemoryPass Pass>
@@ -268,9 +269,7 @@ private:
 
     template <class Own>
     void put_and_attend(Own& own, int index, const Layer& layer, ggml_tensor& node, const OpThreads& threads) {
-        constexpr bool has_cells = requires {
-            own.history();
-        };
+        constexpr bool has_cells = cellar::detail::attended_pass<Own> || cellar::detail::pass_with_residual<Own>;
         constexpr bool stores = requires {
             own.mark_put(index);
         };

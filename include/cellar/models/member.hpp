@@ -7,6 +7,8 @@
 #include <cellar/cache/cache.hpp>
 #include <cellar/cache/encoder_memory.hpp>
 #include <cellar/element/storage_format.hpp>
+#include <cellar/hybrid/hybrid.hpp>
+#include <cellar/hybrid/pattern.hpp>
 #include <cellar/layout/channel_factors.hpp>
 #include <cellar/models/detail/state_extents.hpp>
 #include <cellar/models/memory_limits.hpp>
@@ -16,6 +18,7 @@
 #include <cellar/shift/rotate_on_read.hpp>
 #include <cellar/shift/shift.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -29,8 +32,9 @@ namespace cellar::models {
 using MemberLayers = std::vector<LayerDescription>;
 
 /// How a type of memory takes layers of a description: it is defined for every `Cache` whose window is `FullCausal`,
-/// `SlidingWindow` or `ChunkedAttention`, every `EncoderMemory` and every `RecurrentMemory`. Specialise it for a memory
-/// of your own, with these static functions:
+/// `SlidingWindow` or `ChunkedAttention`, every `Hybrid<WithResidual, ...>` of two such caches, the second of which has
+/// a `SlidingWindow<>`, every `EncoderMemory` and every `RecurrentMemory`. Specialise it for a memory of your own, with
+/// these static functions:
 ///
 /// - `bool takes(const LayerDescription&)`: whether the type can be the memory of such a layer.
 /// - `std::string objection(const MemberLayers&)`: why one object cannot have all these layers, which it takes; a
@@ -180,6 +184,45 @@ struct MemberFor<Cache<Layout, Window, Shift, Backend>> {
 private:
     static Window window(const MemberLayers& layers, const MemoryLimits& limits) {
         return WindowFor::make(layers.front().window, limits.window);
+    }
+};
+
+/// Full and sliding layers that the coarse cache takes. (A residual would show a chunk what lies before it.) Channels
+/// of the exact cache have no factors.
+template <class Coarse, class Exact>
+struct MemberFor<Hybrid<WithResidual, Coarse, Exact>> {
+    using Memory = Hybrid<WithResidual, Coarse, Exact>;
+
+    static bool takes(const LayerDescription& layer) {
+        LayerDescription of_exact = exact(layer, layer.window);
+        if (of_exact.window == 0) of_exact.window = 1; // any
+        return layer.kind != LayerKind::chunked && MemberFor<Coarse>::takes(layer) && MemberFor<Exact>::takes(of_exact);
+    }
+
+    static std::string objection(const MemberLayers& layers) { return MemberFor<Coarse>::objection(layers); }
+
+    static MemoryBytes bytes(const MemberLayers& layers, const MemoryLimits& limits) {
+        return Memory::bytes_for(static_cast<int>(layers.size()), MemberFor<Coarse>::bytes(layers, limits),
+                                 MemberFor<Exact>::bytes(exact(layers, limits), detail::limits_of_residual(limits)));
+    }
+
+    static Memory make(const MemberLayers& layers, const MemoryLimits& limits) {
+        return Memory{static_cast<int>(layers.size()), MemberFor<Coarse>::make(layers, limits),
+                      MemberFor<Exact>::make(exact(layers, limits), detail::limits_of_residual(limits))};
+    }
+
+private:
+    static LayerDescription exact(LayerDescription layer, std::int32_t window) {
+        layer.kind = LayerKind::sliding;
+        layer.window = window;
+        layer.factors = {};
+        return layer;
+    }
+    static MemberLayers exact(MemberLayers layers, const MemoryLimits& limits) {
+        const std::int32_t tokens = limits.residual.tokens;
+        for (LayerDescription& layer : layers)
+            layer = exact(layer, layer.window == 0 ? tokens : std::min(layer.window, tokens));
+        return layers;
     }
 };
 

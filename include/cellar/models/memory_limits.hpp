@@ -15,6 +15,16 @@
 
 namespace cellar::models {
 
+/// How much the exact caches hold (`WithResidual`).
+struct ResidualLimits {
+    NamedOnly named_only{};
+    std::int32_t tokens = 32; ///< the newest ones that a token sees exactly; a layer with a window has no more than it
+    WindowOptions window{};   ///< a retention below `tokens` stands for them
+    /// Without it, they have the capacity, padding and placement of `MemoryLimits::attention`, and as many cells as
+    /// never become full.
+    std::optional<CacheLimits> cells{};
+};
+
 /// How much the memories of a model hold.
 struct MemoryLimits {
     NamedOnly named_only{};
@@ -29,6 +39,7 @@ struct MemoryLimits {
     std::optional<CacheLimits> encoder{};
     StateLimits states{};   ///< of recurrent layers
     WindowOptions window{}; ///< of sliding and chunked layers; a retention below a window's width stands for the width
+    ResidualLimits residual{};
 };
 
 namespace detail {
@@ -48,6 +59,14 @@ constexpr CacheLimits limits_of(LayerKind kind, const MemoryLimits& limits) {
     const std::int32_t batch = cellar::detail::planned_batch(limits.attention);
     const bool writes_more = kind == LayerKind::encoder && own;
     found.batch = writes_more ? std::max(cellar::detail::planned_batch(*own), batch) : batch;
+    return found;
+}
+
+/// Those of the exact caches: a sliding window of their own.
+constexpr MemoryLimits limits_of_residual(const MemoryLimits& limits) {
+    MemoryLimits found = limits;
+    found.sliding = limits.residual.cells;
+    found.window = limits.residual.window;
     return found;
 }
 

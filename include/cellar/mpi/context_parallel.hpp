@@ -147,6 +147,11 @@ private:
 /// Movable, not copyable. One thread may use it at a time.
 template <class Cache>
 class ContextParallel {
+    static_assert(
+        requires { typename Cache::window_type; },
+        "ContextParallel: expected a Cache, because it divides the positions of one; a hybrid has several, also where "
+        "they are a cache and its residual");
+
     using State = detail::ContextState<Cache>;
     using Pass = ContextPass<Cache>;
 

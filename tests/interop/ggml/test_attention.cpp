@@ -8,6 +8,7 @@
 #include "traffic.hpp"
 #include <cellar/cache/audit.hpp>
 #include <cellar/cellar.hpp>
+#include <cellar/format/fp8.hpp>
 #include <cellar/interop/ggml.hpp>
 
 #include <doctest/doctest.h>
@@ -149,6 +150,45 @@ TEST_CASE("logits are libllama's up to 1e-3: MPT, with ALiBi") {
 TEST_CASE("logits are libllama's up to 1e-4: DeepSeek 2, with latent keys alone") {
     const RandomModel model{"deepseek2", 3};
     check_beside_llama(model, full_memory(model));
+}
+
+/// Full layers in `Coarse`, beside their newest tokens in floats.
+template <class Coarse>
+using WithNewest = Hybrid<WithResidual, Coarse, Sliding>;
+template <class Coarse>
+WithNewest<Coarse> with_newest(const RandomModel& model) {
+    const CacheShape shape{.layers = model.layers(), .kv_heads = kv_heads, .head_dim = head_dim};
+    return WithNewest<Coarse>{model.layers(), Coarse{shape, limits},
+                              Sliding{shape, limits, SlidingWindow<>{8, {.retention = 256}}}};
+}
+
+TEST_CASE("logits are libllama's up to 1e-4 with a residual: a node attends over both caches") {
+    const RandomModel model{"llama", 4};
+    check_beside_llama(model, with_newest<Full>(model));
+}
+
+TEST_CASE("with a residual in floats, logits of a cache in few bits are nearer to those of floats") {
+    const RandomModel model{"llama", 4};
+    using Coarse = Cache<Blocked<fp8_e5m2>>;
+    const CacheShape shape{.layers = model.layers(), .kv_heads = kv_heads, .head_dim = head_dim};
+    Cellar<Full> floats{model, full_memory(model)};
+    Cellar<Coarse> coarse{model, Coarse{shape, limits}};
+    Cellar<WithNewest<Coarse>> residual{model, with_newest<Coarse>(model)};
+    const auto copy = [&](int from, int to, int length) {
+        floats.copy(from, to, length);
+        coarse.copy(from, to, length);
+        residual.copy(from, to, length);
+    };
+    double without = 0, with = 0;
+    traffic(copy, [&](const Text& batch) {
+        const std::vector<float> expected = floats.decode(batch), a = coarse.decode(batch), b = residual.decode(batch);
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+            without += std::pow(double{a[i]} - expected[i], 2);
+            with += std::pow(double{b[i]} - expected[i], 2);
+        }
+    });
+    CHECK(with > 0);
+    CHECK(with < 0.7 * without);
 }
 
 TEST_CASE("the logits have the same bits with 1 to 5 threads") {

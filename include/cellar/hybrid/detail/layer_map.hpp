@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -68,7 +69,8 @@ struct PatternBlocks {
 
 template <class Pattern>
 struct PatternOf {
-    static_assert(times_among<Pattern> != 0, "a pattern is a Repeat, a LayerList or an Every");
+    static_assert(times_among<Pattern> != 0, "a pattern is a Repeat, a LayerList or an Every, or WithResidual with two "
+                                             "members");
 };
 template <class... Blocks>
 struct PatternOf<Repeat<Blocks...>> : PatternBlocks<true, Blocks...> {};
@@ -141,6 +143,39 @@ public:
 private:
     static constexpr int count(int member) { return table.counts[static_cast<std::size_t>(member)]; }
 
+    int layers_;
+};
+
+/// All layers are in both members.
+template <class Coarse, class Exact>
+class LayerMap<WithResidual, Coarse, Exact> {
+    static_assert(!std::is_same_v<Coarse, Exact>,
+                  "two members have the same type: let one of them be a class of its own that derives from it");
+
+public:
+    static constexpr int members = 2;
+
+    constexpr explicit LayerMap(int layers) : layers_{layers} {
+        CELLAR_EXPECTS(layers > 0, "hybrid: ", layers, " layers, expected at least 1");
+    }
+
+    static constexpr std::int64_t bytes_for(int) { return 0; }
+    /// And the same in member 1.
+    static constexpr LayerPlace place(int layer) {
+        CELLAR_EXPECTS(layer >= 0, "place: layer ", layer, ", expected 0 or more");
+        return {0, layer};
+    }
+    static constexpr int layers_of(int member, int layers) {
+        CELLAR_EXPECTS(layers >= 0, "layers_of: ", layers, " layers, expected 0 or more");
+        return index_of_member(member, members) < members ? layers : 0;
+    }
+
+    constexpr int layers() const { return layers_; }
+    constexpr int layers_of(int member) const { return layers_of(member, layers_); }
+    static constexpr bool uses(int) { return true; }
+    constexpr LayerMap reference() const { return *this; }
+
+private:
     int layers_;
 };
 
