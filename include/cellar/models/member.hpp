@@ -107,11 +107,11 @@ inline CacheShape cache_shape(const MemberLayers& layers) {
     return shape;
 }
 
-/// Formats of fewer bits alone are divided by factors, on the host.
+/// Formats of fewer bits alone are divided by factors, by a backend that has data.
 template <class Layout, class Backend>
 bool takes_factors(const ChannelFactors& factors) {
-    return (factors.keys.empty() || (DividesChannels<Backend> && !Element<typename Layout::key_format>))
-           && (factors.values.empty() || (DividesChannels<Backend> && !Element<typename Layout::value_format>));
+    return (factors.keys.empty() || (!HoldsNoData<Backend> && !Element<typename Layout::key_format>))
+           && (factors.values.empty() || (!HoldsNoData<Backend> && !Element<typename Layout::value_format>));
 }
 
 // Not in the template below, because nvcc writes such lists wrongly there.
