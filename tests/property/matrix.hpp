@@ -158,18 +158,8 @@ void check_windows(const std::string& name) {
     CHECK(agrees_with_model(combination<Layout, Chunked<0>, Shift, Backend>(name)));
 }
 
-/// Every window with every shift.
-template <class Layout, class Backend>
-void check_policies(const std::string& name) {
-    check_windows<Layout, Disabled, Backend>(name);
-    check_windows<Layout, Unrotated, Backend>(name);
-    check_windows<Layout, Adding, Backend>(name);
-    check_windows<Layout, Rotating<cellar::Neox>, Backend>(name);
-    check_windows<Layout, Rotating<cellar::Interleaved>, Backend>(name);
-}
-
-/// Every window and every shift once, for other layouts and backends. The bookkeeping depends on neither, and each
-/// combination takes a second to compile.
+/// Every window and every shift once: the bookkeeping depends on neither layout nor backend, and each combination takes a
+/// second to compile.
 template <class Layout, class Backend>
 void check_some_policies(const std::string& name) {
     CHECK(agrees_with_model(combination<Layout, Full, Rotating<cellar::Neox>, Backend>(name)));
