@@ -394,15 +394,15 @@ TEST_CASE("tokens for each byte: what is left of a prefix that is divided is wor
 
 TEST_CASE("a prefix is worth less when a shorter one is kept") {
     const Usefulness tokens = [](const PrefixUse& use) noexcept { return static_cast<double>(use.tokens); };
-    const List common = numbers(0, 10);
+    const List common = counted(0, 10);
     for (const int kept : {10, 8}) { // where the two part, and within what they share
         toy::Recurrent memory = recurrent(4);
         PrefixTree tree{memory, {.usefulness = tokens}};
-        insert(tree, {common + List{1, 2, 3}, common + List{7, 8, 9}, numbers(100, 6)}); // worth 13, 13 and 6
+        insert(tree, {common + List{1, 2, 3}, common + List{7, 8, 9}, counted(100, 6)}); // worth 13, 13 and 6
         insert(tree, {first(kept, common)});
         CHECK(tree.evict()); // the first two are worth 3 or 5 by now
         CHECK(tree.evict());
-        CHECK(tree.match(numbers(100, 6)).length == 6);
+        CHECK(tree.match(counted(100, 6)).length == 6);
         CHECK(tree.match(common).length == kept);
         CHECK(audit(tree) == "");
     }
