@@ -51,9 +51,9 @@ std::vector<Level<F>> levels() {
     using Decode = detail::DecodeBlocks<F>;
     std::vector<Level<F>> all{{"every processor", detail::EncodeBlocks<F>::template run<typename F::unit>,
                                Decode::template run<typename F::unit>}};
-#ifdef CELLAR_HAS_X86_VECTORS
-    if (detail::Avx2Vector::is_available())
-        all.push_back({"AVX2", detail::encoders::encode<F>,
+#ifdef CELLAR_HAS_ENCODERS
+    if (detail::simd::is_available())
+        all.push_back({"vectors", detail::encoders::encode<F>,
                        detail::run_with_vectors<Decode, const typename F::unit*, float*, std::size_t>});
 #endif
     return all;
@@ -122,6 +122,27 @@ void check_levels(const std::vector<Head>& heads) {
                 level.encode(head.values.data(), units.data(), n);
                 REQUIRE(bytes_of(units) == bytes_of(expected));
             }
+        }
+    }
+}
+
+/// The same for groups of a format with scales and biases.
+template <int Bits, int Group>
+void check_groups(const std::vector<Head>& heads) {
+    using F = Affine<Bits, Group>;
+    using Plain = detail::AffineGroup<Bits, Group>;
+    for (const Head& head : heads) {
+        CAPTURE(F::name);
+        CAPTURE(head.kind);
+        for (std::size_t groups = 0; groups <= head.values.size() / Group; ++groups) {
+            const StoredHead<F> stored{Values{head.values}.first(groups * Group)};
+            std::vector<typename F::unit> units(groups * Group / 32);
+            for (std::size_t i = 0; i < groups; ++i) {
+                const auto pair = Plain::encode(head.values.data() + Group * i, units.data() + Group / 32 * i);
+                REQUIRE(stored.scales[i].scale.bits == pair.scale.bits);
+                REQUIRE(stored.scales[i].bias.bits == pair.bias.bits);
+            }
+            REQUIRE(bytes_of(stored.units) == bytes_of(units));
         }
     }
 }
@@ -238,6 +259,52 @@ TEST_CASE("vectors encode any floats to the bits of plain loops, and no more blo
     check_levels<mxfp4>(heads);
     check_levels<nvfp4>(heads);
     check_levels<nvfp4_four_over_six>(heads);
+}
+
+TEST_CASE("vectors encode any groups of floats to the bits of plain loops") {
+    std::vector<Head> heads = heads_of_any_bits(60);
+    append(heads, usual_heads(dim, 60));
+    check_groups<2, 32>(heads);
+    check_groups<3, 64>(heads);
+    check_groups<4, 32>(heads);
+    check_groups<4, 64>(heads);
+    check_groups<4, 128>(heads);
+    check_groups<6, 64>(heads);
+    check_groups<8, 64>(heads);
+}
+
+TEST_CASE("vectors decide as plain loops do beside the middles between numbers of 4 bits, for all scales") {
+    std::vector<Head> heads;
+    for (int scale = 0x78; scale < 0x7f * 8; ++scale) { // as E4M3, and beyond
+        const float by = std::ldexp(static_cast<float>(8 + scale % 8), scale / 8 - 64);
+        heads.push_back(make_head("middles", dim, [&](int i) {
+            constexpr float middles[] = {0.25F, 0.75F, 1.25F, 1.75F, 2.5F, 3.5F, 5};
+            const float middle = i % 16 == 0 ? 6 * by : by * middles[i % 7];
+            const float towards = i / 16 % 3 == 0 ? middle : i / 16 % 3 == 1 ? 0 : 2 * middle;
+            return (i % 2 == 0 ? 1.0F : -1.0F) * (i % 16 == 0 ? middle : std::nextafter(middle, towards));
+        }));
+    }
+    check_levels<mxfp4>(heads);
+    check_levels<nvfp4>(heads);
+}
+
+TEST_CASE("several heads are encoded as one by one") {
+    for (const Head& head : usual_heads(8 * dim, 3)) {
+        CAPTURE(head.kind);
+        const auto check = [&]<class F>(const StoredHead<F>& all) {
+            for (std::size_t i = 0; i < 8; ++i) {
+                const StoredHead<F> one{Values{head.values}.subspan(i * dim, dim)};
+                const std::size_t units = one.units.size();
+                REQUIRE(std::memcmp(all.units.data() + i * units, one.units.data(), units * sizeof(one.units[0])) == 0);
+            }
+        };
+        check(StoredHead<q8_0>{head.values});
+        check(StoredHead<q4_1>{head.values});
+        check(StoredHead<iq4_nl>{head.values});
+        check(StoredHead<mxfp4>{head.values});
+        check(StoredHead<nvfp4>{head.values});
+        check(StoredHead<Affine<4>>{head.values});
+    }
 }
 
 TEST_CASE("affine groups have the numbers, scales and biases of MLX") {

@@ -4,6 +4,7 @@
 #include <cellar/base/function.hpp>
 #include <cellar/element/half.hpp>
 #include <cellar/format/detail/codes.hpp>
+#include <cellar/format/detail/encoders.hpp>
 #include <cellar/format/detail/name.hpp>
 #include <cellar/format/detail/numbers.hpp>
 #include <cellar/format/detail/run.hpp>
@@ -20,14 +21,15 @@ namespace cellar {
 
 namespace detail {
 
-/// 32 numbers of a few bits, one behind the other from the lowest bit of the first byte on.
-template <int Bits>
-struct PackedNumbers {
-    alignas(4) std::uint8_t bytes[std::size_t{4} * Bits];
-};
 struct ScaleAndBias {
     half scale;
     half bias;
+};
+/// Before it is rounded to halves.
+template <class Float>
+struct Grid {
+    Float scale;
+    Float bias;
 };
 
 template <int Bits>
@@ -40,19 +42,27 @@ struct AffineLevels<4> {
 
 template <int Bits, int Group>
 struct AffineGroup {
-    using Unit = PackedNumbers<Bits>;
+    using unit = PackedNumbers<Bits>;
+    using scale = ScaleAndBias;
+    static constexpr int bits = Bits;
+    static constexpr int values_per_scale = Group;
     static constexpr auto last = static_cast<float>((1 << Bits) - 1);
 
     /// MLX's way: the extreme of larger magnitude, `edge`, is exact, and zero is a multiple of the scale away from it.
-    [[gnu::always_inline]] CELLAR_FUNCTION static ScaleAndBias encode(const float* values, Unit* units) {
+    /// `Int` and `Float` may be vectors.
+    template <class Int, class Float>
+    [[gnu::always_inline]] CELLAR_FUNCTION static Grid<Float> grid_of(Float min, Float max) {
+        const Float step = (max - min) / last;
+        const auto from_min = (__builtin_bit_cast(Int, min) & INT32_MAX) > (__builtin_bit_cast(Int, max) & INT32_MAX);
+        const Float magnitude = step < 1e-7F ? Float{} + 1e-7F : step;
+        const Float signed_step = from_min ? magnitude : -magnitude;
+        const Float edge = from_min ? min : max;
+        const Float steps = whole(edge / signed_step);
+        return {steps != 0 ? edge / steps : signed_step, steps != 0 ? edge : Float{}};
+    }
+    [[gnu::always_inline]] CELLAR_FUNCTION static ScaleAndBias encode(const float* values, unit* units) {
         const auto [min, max] = extremes_of<Group>(values);
-        const float step = (max - min) / last;
-        const bool from_min = magnitude_of(min) > magnitude_of(max);
-        const float magnitude = step < 1e-7F ? 1e-7F : step;
-        const float edge = from_min ? min : max;
-        const float steps = whole(edge / (from_min ? magnitude : -magnitude));
-        const float scale = steps != 0 ? edge / steps : from_min ? magnitude : -magnitude;
-        const float bias = steps != 0 ? edge : 0;
+        const auto [scale, bias] = grid_of<std::int32_t>(min, max);
         std::uint8_t numbers[std::size_t{Group}];
         for (int i = 0; i < Group; ++i)
             numbers[i] = static_cast<std::uint8_t>(nearest_even(limited_above_zero((values[i] - bias) / scale, last)));
@@ -64,7 +74,7 @@ struct AffineGroup {
     }
     /// The numbers of a unit, or with `Signed` those of 8 bits less 128.
     template <bool Signed, class Byte>
-    [[gnu::always_inline]] CELLAR_FUNCTION static void unpack(const Unit& from, Byte* numbers) {
+    [[gnu::always_inline]] CELLAR_FUNCTION static void unpack(const unit& from, Byte* numbers) {
         for (int i = 0; i < 4; ++i) {
             const int begin = i * Bits;
             const int at = begin < 4 * Bits - 8 ? begin : 4 * Bits - 8; // of eight bytes within the unit
@@ -76,7 +86,8 @@ struct AffineGroup {
 
 private:
     /// The nearest whole number to x <= 0; of two, the even one.
-    [[gnu::always_inline]] CELLAR_FUNCTION static float whole(float x) {
+    template <class Float>
+    [[gnu::always_inline]] CELLAR_FUNCTION static Float whole(Float x) {
         constexpr float large = 0x1p23F;
         return x > -large ? (x - large) + large : x;
     }
@@ -104,6 +115,7 @@ struct Affine : detail::AffineLevels<Bits> {
     using factor = std::conditional_t<Bits == 8, float, half>;
     static constexpr int values_per_factor = Group;
     static constexpr bool has_offsets = true;
+    static constexpr bool encodes_several_heads = true; ///< `encode` takes the values of several heads, too
 
 private:
     static constexpr detail::FormatName text = detail::FormatName{}.add("affine").add(Bits).add("_").add(Group);
@@ -114,7 +126,7 @@ public:
     static constexpr std::string_view name = text.view();
 
     static void encode(std::span<const float> values, std::span<unit> units, std::span<scale> scales) {
-        detail::run<Encode>(values.data(), units.data(), scales.data(), std::ssize(scales));
+        detail::encode_groups<Numbers, Encode>(values.data(), units.data(), scales.data(), scales.size());
     }
     static void decode(std::span<const unit> units, std::span<const scale> scales, std::span<float> values) {
         detail::run<Decode>(units.data(), scales.data(), values.data(), std::ssize(scales));
@@ -153,8 +165,8 @@ public:
 
 private:
     struct Encode {
-        [[gnu::always_inline]] static void run(const float* values, unit* units, scale* scales, std::ptrdiff_t n) {
-            for (std::ptrdiff_t i = 0; i < n; ++i)
+        [[gnu::always_inline]] static void run(const float* values, unit* units, scale* scales, std::size_t n) {
+            for (std::size_t i = 0; i < n; ++i)
                 scales[i] = Numbers::encode(values + i * Group, units + i * units_per_group);
         }
     };

@@ -287,7 +287,7 @@ private:
             of_values += with_values[i];
             of_levels += with_levels[i];
         }
-        return detail::iq4_scale(largest, of_values, of_levels);
+        return static_cast<half>(detail::iq4_scale<float, std::int32_t>(largest, of_values, of_levels));
     }
 };
 

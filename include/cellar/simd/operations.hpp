@@ -45,6 +45,14 @@ CELLAR_INLINE V shuffle(V a, V b) {
     return __builtin_shufflevector(a, b, static_cast<int>(I)...);
 #endif
 }
+#if !defined(__CUDACC__)
+// Four lanes, from 4 * Part on.
+template <std::size_t Part, class V>
+CELLAR_INLINE auto part(V v) {
+    constexpr int first = 4 * Part;
+    return __builtin_shufflevector(v, v, first, first + 1, first + 2, first + 3);
+}
+#endif
 // Interleaves n lanes of a and of b each, from `First` on: a0 b0 a1 b1 ...
 template <std::size_t First, class V, std::size_t... I>
 CELLAR_INLINE V zip(V a, V b, std::index_sequence<I...>) {

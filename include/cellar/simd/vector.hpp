@@ -17,7 +17,7 @@ struct bfloat16;
 ///   load(from): as many floats as it has lanes, from float, half, bfloat16 or bytes with a sign,
 ///   store(first, second, a, b): two vectors to float, half or bfloat16, rounded as by `static_cast`,
 ///   in_register(v): v, which the compiler must not load anew for each use.
-/// That of AVX2 has more, for formats.
+/// Those of AVX2 and of 64-bit ARM have more, for formats.
 /// operations.hpp makes the rest of these.
 namespace cellar::detail {
 
@@ -86,6 +86,34 @@ struct BaselineVector {
         const Shorts shorts[2] = {rounded(a), rounded(b)};
         std::memcpy(first, &shorts[0], sizeof(Shorts));
         std::memcpy(second, &shorts[1], sizeof(Shorts));
+    }
+
+    // For formats, as those of AVX2.
+    using Bytes = char __attribute__((vector_size(16)));
+
+    static Floats product(Floats a, Floats b) {
+        Floats rounded = a * b;
+        asm("" : "+w"(rounded));
+        return rounded;
+    }
+    static Floats floor(Floats floats) {
+        Floats down;
+        asm("frintm %0.4s, %1.4s" : "=w"(down) : "w"(floats));
+        return down;
+    }
+    static Bytes look_up(Bytes table, Bytes index) {
+        Bytes found;
+        index &= static_cast<char>(0x8f); // which finds nothing from 16 on
+        asm("tbl %0.16b, {%1.16b}, %2.16b" : "=w"(found) : "w"(table), "w"(index));
+        return found;
+    }
+    static Floats repeat(Floats floats) {
+        return floats;
+    }
+    static auto halves_of(Floats floats) {
+        Shorts halves;
+        asm("fcvtn %0.4h, %1.4s" : "=w"(halves) : "w"(floats));
+        return halves;
     }
 
 private:
@@ -179,67 +207,27 @@ struct Avx2Vector {
     }
 
 #ifdef CELLAR_HAS_X86_VECTORS
-    using HalfFloats = BaselineVector::Floats;
-    using HalfBytes = char __attribute__((vector_size(16)));
-
-    // Of two numbers of which one is a NaN, `min` and `max` return the second one.
-    CELLAR_INLINE Floats min(Floats a, Floats b) {
-        return __builtin_ia32_minps256(a, b);
+    /// Rounded, whatever it is added to.
+    CELLAR_INLINE Floats product(Floats a, Floats b) {
+        return in_register(a * b);
     }
-    CELLAR_INLINE Floats max(Floats a, Floats b) {
-        return __builtin_ia32_maxps256(a, b);
+    CELLAR_INLINE Floats floor(Floats floats) {
+        constexpr int down = 1;
+        return __builtin_ia32_roundps256(floats, down);
     }
-    CELLAR_INLINE HalfFloats min(HalfFloats a, HalfFloats b) {
-        return __builtin_ia32_minps(a, b);
+    /// Byte i: that of a table of 16, which `table` has twice, whose index is in the lower bits of byte i of `index`; 0
+    /// where its highest bit is set.
+    CELLAR_INLINE Bytes look_up(Bytes table, Bytes index) {
+        return __builtin_ia32_pshufb256(table, index);
     }
-    CELLAR_INLINE HalfFloats max(HalfFloats a, HalfFloats b) {
-        return __builtin_ia32_maxps(a, b);
-    }
-    CELLAR_INLINE HalfFloats lower(Floats v) {
-        return __builtin_shufflevector(v, v, 0, 1, 2, 3);
-    }
-    CELLAR_INLINE HalfFloats upper(Floats v) {
-        return __builtin_shufflevector(v, v, 4, 5, 6, 7);
-    }
-
-    /// Lanes where one of two numbers is a NaN.
-    CELLAR_INLINE Ints unordered(Floats a, Floats b) {
-        constexpr int predicate = 3;
-        return reinterpret_cast<Ints>(__builtin_ia32_cmpps256(a, b, predicate));
-    }
-
-    /// 32 integers in [0, 255] as bytes.
-    CELLAR_INLINE Bytes bytes_of(const Ints* from) {
-        const auto first = __builtin_ia32_packusdw256(from[0], from[1]);
-        const auto second = __builtin_ia32_packusdw256(from[2], from[3]);
-        const auto packed = reinterpret_cast<Ints>(__builtin_ia32_packuswb256(first, second));
-        return reinterpret_cast<Bytes>(__builtin_shufflevector(packed, packed, 0, 4, 1, 5, 2, 6, 3, 7));
-    }
-    CELLAR_INLINE HalfBytes lower(Bytes v) {
-        const auto words = reinterpret_cast<Lanes>(v);
-        return reinterpret_cast<HalfBytes>(__builtin_shufflevector(words, words, 0, 1));
-    }
-    CELLAR_INLINE HalfBytes upper(Bytes v) {
-        const auto words = reinterpret_cast<Lanes>(v);
-        return reinterpret_cast<HalfBytes>(__builtin_shufflevector(words, words, 2, 3));
-    }
-
-    /// Bit i: whether lane i is negative.
-    CELLAR_INLINE std::uint32_t signs(Ints ints) {
-        return static_cast<std::uint32_t>(__builtin_ia32_movmskps256(reinterpret_cast<Floats>(ints)));
-    }
-    CELLAR_INLINE std::uint32_t signs(HalfFloats floats) {
-        return static_cast<std::uint32_t>(__builtin_ia32_movmskps(floats));
-    }
-    CELLAR_INLINE std::uint32_t signs(Bytes bytes) {
-        return static_cast<std::uint32_t>(__builtin_ia32_pmovmskb256(bytes));
-    }
-    /// Lane i: that of `table` whose index is in lane i of `index`, modulo 8.
-    CELLAR_INLINE Floats lookup(Floats table, Ints index) {
-        return __builtin_ia32_permvarsf256(table, index);
+    /// Four lanes, again and again.
+    CELLAR_INLINE Floats repeat(BaselineVector::Floats floats) {
+        Floats all;
+        asm("vinsertf128 $1, %1, %t1, %0" : "=x"(all) : "x"(floats));
+        return all;
     }
     /// The bits of halves, in the first four lanes.
-    CELLAR_INLINE auto halves_of(HalfFloats floats) {
+    CELLAR_INLINE auto halves_of(BaselineVector::Floats floats) {
         constexpr int to_nearest_even = 0;
         return __builtin_ia32_vcvtps2ph(floats, to_nearest_even);
     }

@@ -15,20 +15,32 @@
 #include <cstdint>
 #include <iterator>
 #include <span>
+#include <type_traits>
 
 /// Rows in formats that encode a head at a time. A head's values are on the stack: nothing is allocated.
 namespace cellar::detail {
 
-/// The units, or the scales, of a head.
+/// The units, or the scales, of a head, or of more than one if rows are contiguous.
 template <class Mapping, class Buffer>
-auto units_at(const Plane<Mapping, Buffer>& plane, Cell cell, std::int64_t head) {
+auto units_at(const Plane<Mapping, Buffer>& plane, Cell cell, std::int64_t head, std::int64_t heads = 1) {
     static_assert(contiguous_heads<Mapping>, "the units of a head are encoded together, so they must be contiguous");
-    return std::span{plane.memory.data() + plane.mapping(cell, head, 0), static_cast<std::size_t>(plane.mapping.dim())};
+    return std::span{plane.memory.data() + plane.mapping(cell, head, 0),
+                     static_cast<std::size_t>(plane.mapping.dim() * heads)};
 }
 template <class Mapping, class Buffer>
 auto read_units_at(const Plane<Mapping, Buffer>& plane, Cell cell, std::int64_t head) {
     const auto units = units_at(plane, cell, head);
     return std::span<const typename decltype(units)::value_type>{units};
+}
+
+/// Whether the heads of a row are encoded as if they were one, which is faster.
+template <class F, class... Planes>
+constexpr bool encodes_whole_rows() {
+    if constexpr (requires { requires F::encodes_several_heads; }) {
+        return ((std::remove_cvref_t<decltype(Planes::mapping)>::segment == Segment::row) && ...);
+    } else {
+        return false;
+    }
 }
 
 /// Encodes row i of `rows` into cells[i], divided by `factors` [heads, dim]; null: by nothing.
@@ -38,6 +50,13 @@ void encode_rows(std::span<const Cell> cells, StridedView<const float, 3> rows, 
     float copied[max_encoded_dim];
     const std::int64_t dim = rows.extent(2);
     if (dim == 0) return; // without values
+    if (encodes_whole_rows<F, Planes...>() && factors == nullptr && rows.stride(2) == 1 && rows.stride(1) == dim) {
+        const std::int64_t heads = rows.extent(1);
+        for (std::int64_t i = 0; i < std::ssize(cells); ++i)
+            F::encode(std::span{&rows(i, 0, 0), static_cast<std::size_t>(heads * dim)},
+                      units_at(planes, cells[static_cast<std::size_t>(i)], 0, heads)...);
+        return;
+    }
     for (std::int64_t i = 0; i < std::ssize(cells); ++i)
         for (std::int64_t head = 0; head < rows.extent(1); ++head) {
             const float* values = &rows(i, head, 0);

@@ -4,6 +4,7 @@
 #include <cellar/base/function.hpp>
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 /// Codes of a few bits, which are packed into bytes.
@@ -54,6 +55,11 @@ template <int Bits>
     return opened_gaps<Bits, 16>(opened_gaps<2 * Bits, 32>(opened_gaps<4 * Bits, 64>(bits)));
 }
 
+/// 32 numbers of a few bits, one behind the other from the lowest bit of the first byte on.
+template <int Bits>
+struct PackedNumbers {
+    alignas(4) std::uint8_t bytes[std::size_t{4} * Bits];
+};
 /// Byte i of N / 2: the lower 4 bits of codes[i], and above them those of codes[i + N / 2].
 template <int N>
 [[gnu::always_inline]] CELLAR_FUNCTION inline void pack_halves(const std::uint8_t* codes, std::uint8_t* to) {

@@ -3,6 +3,7 @@
 
 #include <cellar/base/function.hpp>
 #include <cellar/format/detail/minifloat.hpp>
+#include <cellar/format/detail/nearest_level.hpp>
 #include <cellar/format/detail/numbers.hpp>
 
 #include <cstdint>
@@ -32,16 +33,16 @@ namespace cellar::detail {
     return static_cast<std::int8_t>((twice ^ sign) - sign);
 }
 
-/// For vectors: a heap of the same middles, whose root has index 1, and the magnitudes of the 16 codes.
-inline constexpr float e2m1_middles[16] = {0, 1.75F, 0.75F, 3.5F, 0.25F, 1.25F, 2.5F, 5};
-struct E2m1Magnitudes {
-    float of_codes[16] = {};
-
-    constexpr E2m1Magnitudes() {
-        for (int code = 0; code < 16; ++code) of_codes[code] = static_cast<float>(twice_e2m1(code & 7)) / 2;
-    }
-};
-inline constexpr E2m1Magnitudes e2m1_magnitudes{};
+/// For vectors: ranks of numbers from -6 to 6, which are nearest to an integer times a 32nd; what these codes are, and
+/// twice the numbers.
+inline constexpr std::int16_t e2m1_middles[7] = {8, 24, 40, 56, 80, 112, 160}; // as 32nds
+inline constexpr NearestLevel e2m1_nearest =
+    NearestLevel::of([](int i) { return i < 7 ? 1 - e2m1_middles[6 - i] : int{e2m1_middles[i - 7]}; }, 14);
+constexpr int e2m1_of_rank(int rank) {
+    return rank < 7 ? 15 - rank : rank < 15 ? rank - 7 : 0;
+}
+inline constexpr ByteTable e2m1_codes = ByteTable::of(e2m1_of_rank);
+inline constexpr ByteTable e2m1_twice = ByteTable::of([](int rank) { return twice_e2m1(e2m1_of_rank(rank)); });
 
 /// Powers of two, E8M0: 2^(bits - 127), and a NaN.
 struct E8m0 {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cellar/base/function.hpp>
-#include <cellar/element/half.hpp>
+#include <cellar/format/detail/nearest_level.hpp>
 #include <cellar/format/detail/numbers.hpp>
 
 #include <cstdint>
@@ -22,29 +22,20 @@ constexpr std::uint64_t eight_levels(int first) {
 inline constexpr std::uint64_t lower_levels = eight_levels(0);
 inline constexpr std::uint64_t upper_levels = eight_levels(8);
 
-/// For vectors: the levels, and a heap of the middles between them, whose root has index 1.
-struct Iq4Search {
-    float levels[16] = {};
-    float middles[16] = {};
+/// For vectors: the levels, and which of them is nearest to half of an integer that is rounded down; of two, the higher
+/// one.
+inline constexpr ByteTable iq4_level_bytes = ByteTable::of([](int code) { return iq4_levels[code]; });
+inline constexpr NearestLevel iq4_nearest =
+    NearestLevel::of([](int i) { return iq4_levels[i] + iq4_levels[i + 1]; }, 15);
 
-    constexpr Iq4Search() {
-        for (int code = 0; code < 16; ++code) levels[code] = iq4_levels[code];
-        for (int step = 0; step < 4; ++step)
-            for (int n = 0; n < 1 << step; ++n) {
-                const int code = (2 * n + 1) << (3 - step);
-                middles[(1 << step) + n] = (levels[code - 1] + levels[code]) / 2;
-            }
-    }
-};
-inline constexpr Iq4Search iq4_search{};
-
-/// The scale of a block, from its largest value and from sums of weighted squares.
-[[gnu::always_inline]] CELLAR_FUNCTION inline half iq4_scale(float largest, float of_values, float of_levels) {
+/// The scales of blocks, from their largest values and from sums of weighted squares. `Float` and `Int` may be vectors.
+template <class Float, class Int>
+[[gnu::always_inline]] CELLAR_FUNCTION inline Float iq4_scale(Float largest, Float of_values, Float of_levels) {
     constexpr std::int32_t tiny = 0x26901d7d; // as a float: 1e-15
     constexpr std::int32_t infinity = 0x7f800000;
-    const std::int32_t magnitude = magnitude_of(largest);
-    const float finite = magnitude >= tiny && of_levels > 0 ? of_values / of_levels : 0;
-    return static_cast<half>(magnitude < infinity ? finite : quiet_nan);
+    const Int magnitude = __builtin_bit_cast(Int, largest) & INT32_MAX;
+    const Float finite = ((magnitude >= tiny) & (of_levels > 0)) ? of_values / of_levels : Float{};
+    return magnitude < infinity ? finite : Float{} + quiet_nan;
 }
 
 } // namespace cellar::detail
