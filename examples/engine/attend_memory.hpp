@@ -9,10 +9,10 @@
 namespace engine {
 
 /// `cellar::attend` is an operation of the graph. One graph serves all passes of as many tokens.
-template <class Key, class Value = Key>
-class AttendMemory final : public llama::TextsInMemory<HybridOf<cellar::Blocked<Key, 64, Value>>, Memory> {
+template <class TheHybrid>
+class AttendMemory final : public llama::TextsInMemory<TheHybrid, Memory> {
 public:
-    using Hybrid = HybridOf<cellar::Blocked<Key, 64, Value>>;
+    using Hybrid = TheHybrid;
 
     AttendMemory(const Shape& shape, const MemoryOptions& options)
         : Base{value_of(cellar::models::make_memory<Hybrid>(shape.memory, memory_limits(shape, options))),

@@ -3,6 +3,7 @@
 
 namespace engine {
 
-constinit const MemoryType attend_float = memory_type<AttendMemory<float>>(Way::attend, "float");
+constinit const MemoryType attend_float =
+    memory_type<AttendMemory<HybridOf<cellar::Blocked<float>>>>(Way::attend, "float");
 
 } // namespace engine

@@ -3,6 +3,7 @@
 
 namespace engine {
 
-constinit const MemoryType attend_half = memory_type<AttendMemory<cellar::half>>(Way::attend, "half");
+constinit const MemoryType attend_half =
+    memory_type<AttendMemory<HybridOf<cellar::Blocked<cellar::half>>>>(Way::attend, "half");
 
 } // namespace engine

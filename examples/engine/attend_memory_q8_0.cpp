@@ -4,6 +4,7 @@
 
 namespace engine {
 
-constinit const MemoryType attend_q8_0 = memory_type<AttendMemory<cellar::q8_0>>(Way::attend, "q8_0");
+constinit const MemoryType attend_q8_0 =
+    memory_type<AttendMemory<HybridOf<cellar::Blocked<cellar::q8_0>>>>(Way::attend, "q8_0");
 
 } // namespace engine

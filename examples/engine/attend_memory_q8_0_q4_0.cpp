@@ -5,6 +5,6 @@
 namespace engine {
 
 constinit const MemoryType attend_q8_0_q4_0 =
-    memory_type<AttendMemory<cellar::q8_0, cellar::q4_0>>(Way::attend, "q8_0,q4_0");
+    memory_type<AttendMemory<HybridOf<cellar::Blocked<cellar::q8_0, 64, cellar::q4_0>>>>(Way::attend, "q8_0,q4_0");
 
 } // namespace engine

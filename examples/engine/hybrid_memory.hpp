@@ -26,9 +26,17 @@ template <class Layout>
 using FullOf = cellar::Cache<Layout, cellar::FullCausal, cellar::RopeShift<cellar::RunTimePairing>>;
 
 /// The memory of a model whose layers are known at run time.
+template <class Sliding, class Full>
+using HybridOfCaches =
+    cellar::Hybrid<cellar::RunTimePattern, cellar::RecurrentMemory<cellar::States<RecentInputs>>, Sliding, Full>;
 template <class Layout>
-using HybridOf = cellar::Hybrid<cellar::RunTimePattern, cellar::RecurrentMemory<cellar::States<RecentInputs>>,
-                                SlidingOf<Layout>, FullOf<Layout>>;
+using HybridOf = HybridOfCaches<SlidingOf<Layout>, FullOf<Layout>>;
+
+/// A cache, and beside it one that has the newest tokens in half.
+template <class Cache>
+using WithNewest = cellar::Hybrid<cellar::WithResidual, Cache, SlidingOf<cellar::Blocked<cellar::half>>>;
+template <class Layout>
+using HybridWithNewest = HybridOfCaches<WithNewest<SlidingOf<Layout>>, WithNewest<FullOf<Layout>>>;
 
 /// `attend` keeps of sliding layers the windows alone. ggml's attention has placement, padding and windows as in
 /// libllama, and so every bit.
@@ -53,6 +61,11 @@ inline cellar::models::MemoryLimits memory_limits(const Shape& shape, const Memo
         limits.window.retention = window + 1 + options.rollback;
         limits.sliding->cells = (given.texts + given.snapshots) * limits.window.retention + given.batch;
     }
+    // No sinks: tokens that are moved to the front are not there any more.
+    limits.residual.tokens = std::max(1, options.residual);
+    limits.residual.window.retention = options.residual + 1 + options.rollback;
+    limits.residual.cells = limits.attention;
+    limits.residual.cells->cells = (given.texts + given.snapshots) * limits.residual.window.retention + given.batch;
     limits.states = {.rollback = options.rollback, .snapshots = given.snapshots};
     return limits;
 }
@@ -65,9 +78,11 @@ T value_of(cellar::models::ModelResult<T> result) {
 
 /// A row of the table in memory.cpp.
 template <class Memory>
-constexpr MemoryType memory_type(Way way, const char* format) {
+constexpr MemoryType memory_type(Way way, const char* format, bool residual = false) {
     using Hybrid = typename Memory::Hybrid;
-    return {way, format,
+    return {way,
+            format,
+            residual,
             [](const Shape& shape, const MemoryOptions& options) -> std::unique_ptr<engine::Memory> {
                 return std::make_unique<Memory>(shape, options);
             },

@@ -154,11 +154,15 @@ void declare(CLI::App& app, Options& o) {
     app.add_option("--bytes", o.bytes, "of keys and values; default: enough for the context of one text")
         ->check(CLI::Range(std::int64_t{0}, std::int64_t{1} << 50));
     count(app, "-b,--batch-size", o.memory.limits.batch, "tokens of a forward pass at most", 1, 8192);
-    app.add_option("--cache-type-k", o.key_type, "format of keys")
-        ->check(CLI::IsMember({"f16", "f32", "q8_0"}))
+    app.add_option("--cache-type-k", o.key_type, "format of keys; iq4_nl: 4 bits, rotated")
+        ->check(CLI::IsMember({"f16", "f32", "q8_0", "iq4_nl"}))
         ->capture_default_str();
     app.add_option("--cache-type-v", o.value_type, "format of values: that of the keys (default), or q4_0 beside q8_0")
-        ->check(CLI::IsMember({"f16", "f32", "q8_0", "q4_0"}));
+        ->check(CLI::IsMember({"f16", "f32", "q8_0", "q4_0", "iq4_nl"}));
+    app.add_option("--residual-length", o.memory.residual,
+                   "newest tokens of a text that are also stored in f16, and read from there")
+        ->check(CLI::Range(0, 4096))
+        ->capture_default_str();
     app.add_option("--attention", o.memory.way, "attend: cellar's; flash: ggml's, with the bits of libllama")
         ->transform(CLI::CheckedTransformer(ways));
     app.add_option("-s,--seed", o.writer.seed, "of the random numbers")
@@ -194,6 +198,10 @@ void resolve(Options& o, const engine::Model& model, const engine::Model* drafts
         throw std::runtime_error{"--ctx-size is " + std::to_string(limits.context) + ", expected "
                                  + std::to_string(least) + " to " + std::to_string(trained)
                                  + ", the context of the training"};
+    // A text that loses its older half keeps this many tokens, whatever is in a batch.
+    if (const int most = limits.context / 4; o.memory.residual > most)
+        throw std::runtime_error{"--residual-length is " + std::to_string(o.memory.residual) + ", expected at most "
+                                 + std::to_string(most) + ", a quarter of the context"};
     if (o.command == "complete") limits.texts = 1;
     if (o.command == "chat") limits.texts = o.place.conversations;
     limits.batch = std::min(limits.batch, limits.context / 2);

@@ -10,15 +10,38 @@ namespace engine {
 
 namespace {
 
-const MemoryType* const types[] = {&attend_half, &attend_float, &attend_q8_0, &attend_q8_0_q4_0,
-                                   &flash_half,  &flash_float,  &flash_q8_0,  &flash_q8_0_q4_0};
+const MemoryType* const types[] = {&attend_half,   &attend_float,           &attend_q8_0, &attend_q8_0_q4_0,
+                                   &attend_iq4_nl, &attend_iq4_nl_residual, &flash_half,  &flash_float,
+                                   &flash_q8_0,    &flash_q8_0_q4_0};
 
 const MemoryType& type_of(const MemoryOptions& options) {
-    for (const MemoryType* const type : types)
-        if (type->way == options.way && type->format == options.format) return *type;
+    const bool residual = options.residual > 0;
     std::string names;
-    for (const std::string& name : formats()) names += (names.empty() ? "'" : ", '") + name + "'";
-    throw std::runtime_error{"the format of keys and values is '" + options.format + "', expected one of " + names};
+    for (const MemoryType* const type : types) {
+        if (type->way != options.way || type->residual != residual) continue;
+        if (type->format == options.format) return *type;
+        names += (names.empty() ? "'" : ", '") + std::string{type->format} + "'";
+    }
+    const std::string with = residual ? " with a residual" : "";
+    if (names.empty())
+        throw std::runtime_error{"ggml's attention takes keys and values from one cache, expected the attention "
+                                 "'attend'"
+                                 + with};
+    const std::string of_way = options.way == Way::flash ? " of ggml's attention" : "";
+    throw std::runtime_error{"the format of keys and values" + with + of_way + " is '" + options.format
+                             + "', expected one of " + names};
+}
+
+/// The same, if the format takes the model's heads.
+const MemoryType& type_for(const Shape& shape, const MemoryOptions& options) {
+    const MemoryType& type = type_of(options);
+    const int part = options.format == "iq4_nl" ? 64 : options.format.starts_with("q") ? 32 : 1;
+    for (const LayerDescription& layer : shape.memory.layers)
+        for (const int dim : {layer.shape.key_dim, layer.shape.value_dim})
+            if (dim % part != 0)
+                throw std::runtime_error{"the format '" + options.format + "' takes heads of a multiple of "
+                                         + std::to_string(part) + " values, but they have " + std::to_string(dim)};
+    return type;
 }
 
 } // namespace
@@ -31,11 +54,11 @@ std::vector<std::string> formats() {
 }
 
 std::unique_ptr<Memory> make_memory(const Shape& shape, const MemoryOptions& options) {
-    return type_of(options).make(shape, options);
+    return type_for(shape, options).make(shape, options);
 }
 
 std::int64_t memory_bytes(const Shape& shape, const MemoryOptions& options) {
-    return type_of(options).bytes(shape, options);
+    return type_for(shape, options).bytes(shape, options);
 }
 
 int cells_for_bytes(const Shape& shape, MemoryOptions options, std::int64_t bytes) {

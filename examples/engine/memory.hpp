@@ -60,6 +60,7 @@ struct MemoryOptions {
     llama::PoolLimits limits = {};
     std::string format = "half"; ///< of keys and values
     Way way = Way::attend;
+    int residual = 0; ///< so many of a text's newest tokens are also stored in half, and read from there
     int rollback = 0; ///< how many of a text's newest tokens can be taken back at any time
 };
 

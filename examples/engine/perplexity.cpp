@@ -108,6 +108,7 @@ cellar::ChannelCalibration sampled(const Model& model, MemoryOptions options, st
     cellar::ChannelCalibration samples{layers};
     Rounding rounding{model.shape(), samples};
     options.format = "float";
+    options.residual = 0;
     for (; tokens.size() >= window; tokens = tokens.subspan(window))
         run_engine(model, options, &rounding, tokens.first(window));
     return samples;
@@ -118,15 +119,19 @@ Candidate in_format(const Model& model, MemoryOptions options, const std::string
     const auto [keys, values] = both_sides(name);
     const auto rounding = std::make_shared<Rounding>(keys, values, model.shape(), samples);
     options.format = "float";
+    options.residual = 0;
     return {name,
             [&model, options, rounding](std::span<const int> window) {
                 return run_engine(model, options, rounding.get(), window);
             },
-            [rounding] { return columns(rounding->bits_a_value(), rounding->key_error(), rounding->value_error()); }};
+            [rounding, tokens = options.limits.context] {
+                return columns(rounding->bits_a_value(tokens), rounding->key_error(), rounding->value_error());
+            }};
 }
 Candidate in_memory(const Model& model, MemoryOptions options, const std::string& name) {
     options.format = name;
-    return {name + ", stored",
+    const std::string residual = options.residual > 0 ? ", residual " + std::to_string(options.residual) : "";
+    return {name + residual + ", stored",
             [&model, options](std::span<const int> window) { return run_engine(model, options, nullptr, window); }};
 }
 ggml_type type_of(const std::string& name) {
@@ -189,7 +194,9 @@ void perplexity(const Model& model, const MemoryOptions& options, const Perplexi
     const std::size_t extra = scaled ? window * static_cast<std::size_t>(what.samples) : 0;
     const std::vector<int> tokens = read_tokens(model, what.file, window * windows + 1 + extra);
     const auto samples = sampled(model, own, std::span{tokens}.subspan(window * windows, extra), window);
-    std::vector<Candidate> candidates{in_memory(model, own, "half")};
+    MemoryOptions exact = own;
+    exact.residual = 0;
+    std::vector<Candidate> candidates{in_memory(model, exact, "half")};
     for (const std::string& name : what.formats) candidates.push_back(in_format(model, own, name, samples));
     for (const std::string& name : what.memories) candidates.push_back(in_memory(model, own, name));
     for (const std::string& name : what.libllama) candidates.push_back(in_libllama(model, own, name));

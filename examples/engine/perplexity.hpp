@@ -19,7 +19,7 @@ struct PerplexityOptions {
     int samples = 4; ///< windows behind those, from which the factors of "scaled" formats come
     /// Formats of `Rounding`, as "keys" or "keys,values"; in a memory of floats.
     std::vector<std::string> formats;
-    /// Formats of the engine's memories, with `attend`.
+    /// Formats of the engine's memories, with `attend`, and with the residual of the options.
     std::vector<std::string> memories;
     /// ggml's types for libllama's own cache, with its flash attention.
     std::vector<std::string> libllama;

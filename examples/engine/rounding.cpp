@@ -326,8 +326,10 @@ double Rounding::key_error() const {
 double Rounding::value_error() const {
     return values_->error();
 }
-double Rounding::bits_a_value() const {
-    return (keys_->bits() + values_->bits()) / 2;
+double Rounding::bits_a_value(int tokens) const {
+    const NamedFormat& name = keys_->name;
+    const int twice = name.residual == 0 ? 0 : std::min(name.residual + name.sinks, tokens);
+    return (keys_->bits() + values_->bits()) / 2 + 16.0 * twice / tokens;
 }
 
 std::vector<std::string> Rounding::formats() {

@@ -43,8 +43,8 @@ public:
     double key_error() const;
     double value_error() const;
 
-    /// Of keys and values together.
-    double bits_a_value() const;
+    /// Of keys and values together, in a text of so many tokens; a residual stores some of them a second time.
+    double bits_a_value(int tokens) const;
 
     static std::vector<std::string> formats();
 

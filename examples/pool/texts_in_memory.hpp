@@ -91,7 +91,9 @@ public:
 
     PoolUse use() const override {
         PoolUse use; // of the last member with cells
-        for_each_cache([&](const auto& cache, const char*) { use = use_of(cache); });
+        for_each_cache([&](const auto& cache, const char* name) {
+            if (name != newest) use = use_of(cache);
+        });
         return use;
     }
     std::int64_t bytes() const override { return memory_.bytes(); }
@@ -131,15 +133,32 @@ protected:
     const std::vector<Part>& parts() const { return parts_; }
 
 private:
+    static constexpr const char* newest = "residual of these";
+
     /// Calls f(cache, name) for the members with cells, those of the full layers last.
     template <class F>
     void for_each_cache(F f) const {
         memory_.for_each_member([&](const auto& member) {
-            if constexpr (requires { member.window(); }) {
-                using Window = std::remove_cvref_t<decltype(member.window())>;
-                f(member, std::is_same_v<Window, cellar::FullCausal> ? "full" : "sliding");
+            const auto call = [&](const auto& cache, const char* name) {
+                if constexpr (requires { cache.window(); }) f(cache, name);
+            };
+            if constexpr (requires { member.for_each_member([](const auto&) {}); }) { // with residual
+                call(member.template member<1>(), newest);
+                call(member.template member<0>(), name_of(member.template member<0>()));
+            } else {
+                call(member, name_of(member));
             }
         });
+    }
+
+    template <class Cache>
+    static const char* name_of(const Cache& cache) {
+        if constexpr (requires { cache.window(); }) {
+            using Window = std::remove_cvref_t<decltype(cache.window())>;
+            return std::is_same_v<Window, cellar::FullCausal> ? "full" : "sliding";
+        } else {
+            return "";
+        }
     }
 
     template <class Cache>

@@ -46,6 +46,12 @@ TEST_CASE("engine: wrong arguments, and files that are no models, end the progra
     check_refused(run(engine + path + " --cache-type-k q5_1 complete -p a"), 2, "--cache-type-k");
     check_refused(run(engine + path + " -ctk q5_1 complete -p a"), 2, "--cache-type-k");
     check_refused(run(engine + path + " -ctv q4_0 complete -p a"), 1, "--cache-type-v is q4_0 with keys of f16");
+    check_refused(run(engine + path + " --residual-length 32 complete -p a"), 1,
+                  "the format of keys and values with a residual is 'half', expected one of");
+    check_refused(run(engine + path + " -ctk iq4_nl --residual-length 32 complete -p a"), 1,
+                  "the format 'iq4_nl' takes heads of a multiple of 64 values, but they have 32");
+    check_refused(run(engine + path + " -c 64 -ctk iq4_nl --residual-length 17 complete -p a"), 1,
+                  "--residual-length is 17, expected at most 16, a quarter of the context");
     check_refused(run(engine + path + " -md /no/such/model complete -p a"), 1, "/no/such/model: cannot be opened");
     check_refused(run(engine + path + " complete -p a -ngl 99"), 2, "-ngl is read as -n gl");
     check_refused(run(engine + path + " complete -p a -sys b"), 2, "--system-prompt requires --answer");
@@ -181,9 +187,10 @@ TEST_CASE("engine: perplexity of the real model, with formats beside half") {
                               "residual32.q4_0;residual4.sinks2.q4_0' --memories q8_0 --libllama q8_0");
     CHECK_MESSAGE(o.code == 0, o.error);
     CHECK_MESSAGE(o.error.find("8 of 8 runs") != std::string::npos, o.error);
-    for (const char* row : {"| half, stored |", "| float | 32 | 0 | 0 |", "| q8_0,hadamard64.q4_0 | 6.5 | ",
-                            "| exact1.scaled0.5.queries0.5.q4_0 | 4.88 | ", "| q8_0, stored |", "| q8_0, libllama |",
-                            "16 tokens were guessed"})
+    for (const char* row :
+         {"| half, stored |", "| float | 32 | 0 | 0 |", "| q8_0,hadamard64.q4_0 | 6.5 | ",
+          "| exact1.scaled0.5.queries0.5.q4_0 | 4.88 | ", "| residual32.q4_0 | 20.5 | ",
+          "| residual4.sinks2.q4_0 | 7.5 | ", "| q8_0, stored |", "| q8_0, libllama |", "16 tokens were guessed"})
         CHECK_MESSAGE(o.out.find(row) != std::string::npos, o.out);
     const auto divergence_of = [&](const std::string& name) { // the column before the last one
         const std::size_t row = o.out.find("| " + name + " |");
@@ -192,6 +199,9 @@ TEST_CASE("engine: perplexity of the real model, with formats beside half") {
     };
     CHECK(std::abs(divergence_of("residual32.q4_0")) < 1e-2); // all tokens of a window are in half
     CHECK(divergence_of("residual4.sinks2.q4_0") > 1e-2);
+    const Outcome stored = measure("1 --memories iq4_nl --residual-length 8");
+    CHECK_MESSAGE(stored.code == 0, stored.error);
+    CHECK_MESSAGE(stored.out.find("| iq4_nl, residual 8, stored |") != std::string::npos, stored.out);
     check_refused(measure("1 --formats q9"), 1, "the format is 'q9', expected one of 'float', 'half', 'q8_0'");
     check_refused(measure("1 --formats hadamard128.q4_0"), 1,
                   "takes heads of a multiple of 128 values, but they have 64");
