@@ -307,6 +307,24 @@ CELLAR_KERNEL bool pack_values(HeadRows<E> rows, int cells, std::int64_t dim, fl
 #include <cellar/attention/detail/rotation_for_vector.hpp>
 #include <cellar/attention/detail/softmax_for_vector.hpp>
 
+namespace cellar::detail::CELLAR_KERNELS {
+
+/// All of them.
+struct VectorKernels {
+    template <class E>
+    static RowKernels<E> rows() {
+        if constexpr (requires(const E* row) { Vector::load(row); }) {
+            return {dot<E>, add_values<E>, pack_keys<E>, pack_values<E>};
+        } else {
+            return {};
+        }
+    }
+    static FloatKernels floats(const RowKernels<float>& rows) { return {rows, multiply, add_packed_values, softmax}; }
+    static RotationKernels rotation() { return {add_angles, rotate_rows}; }
+};
+
+} // namespace cellar::detail::CELLAR_KERNELS
+
 #undef CELLAR_INLINE
 #undef CELLAR_KERNEL
 

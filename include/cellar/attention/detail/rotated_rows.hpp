@@ -25,26 +25,6 @@ struct RotatedRows {
     const RotaryAngles* angles;
 };
 
-/// The kernels that rotate rows.
-struct RotationKernels {
-    void (*add_angles)(const float*, const float*, const float*, const float*, const RowAngles&, int);
-    void (*rotate)(float*, std::int64_t, int, const RowAngles&, const int*, const FetchedRows&);
-};
-
-inline RotationKernels rotation_kernels(Instructions instructions) {
-    switch (instructions) {
-#ifdef CELLAR_HAS_X86_VECTORS
-    case Instructions::amx:
-    case Instructions::avx512:
-        return {avx512_kernels::add_angles, avx512_kernels::rotate_rows};
-    case Instructions::avx2:
-        return {avx2_kernels::add_angles, avx2_kernels::rotate_rows};
-#endif
-    default:
-        return {baseline_kernels::add_angles, baseline_kernels::rotate_rows};
-    }
-}
-
 /// Every row is read as floats and rotated. The angles of a tile's positions are computed once for all heads that go
 /// through it. Keys only: nothing for values is here.
 template <class Rows>
@@ -52,13 +32,9 @@ class TileRows<RotatedRows<Rows>> {
 public:
     struct Kernels {
         typename TileRows<Rows>::Kernels stored;
-        RowKernels<float> floats;
         RotationKernels rotation;
 
-        explicit Kernels(Instructions instructions)
-            : stored{instructions},
-              floats{row_kernels<float>(instructions)},
-              rotation{rotation_kernels(instructions)} {}
+        explicit Kernels(Instructions instructions) : stored{instructions}, rotation{rotation_kernels(instructions)} {}
     };
 
     /// See the one for `StoredRows`.
@@ -107,29 +83,23 @@ public:
     FetchedRows fetched(const Tile* next, int head) { return stored_.fetched(next, head); }
 
     void dot(int first, int rows, int count, float* scores) const {
-        kernels_.floats.dot(q_ + first * wide(), wide(), rows, wide(), float_rows(), float_rows(), count, scores);
+        rotated_->dot(q_ + first * wide(), rows, count, scores);
     }
-    void pack_keys(int count, float* out) const { kernels_.floats.pack_keys(float_rows(), count, wide(), out); }
-    static constexpr int pieces() { return pieces_of<float>; }
-    bool split_keys(int count, std::byte* out) const {
-        return kernels_.floats.split_keys(float_rows(), count, wide(), out);
-    }
+    void pack_keys(int count, float* out) const { rotated_->pack_keys(count, out); }
+    static constexpr int pieces() { return FloatRows::pieces(); }
+    bool split_keys(int count, std::byte* out) const { return rotated_->split_keys(count, out); }
 
 private:
     // Reads and rotates rows: of cells of the tile, in its order.
     void rotate(const Cell* cells, int count, int head, const FetchedRows& fetched) {
-        float* const rows = stored_.read_floats(cells, count, head);
+        rotated_ = &stored_.read_floats(cells, count, head);
         int in_tile[tile_cells];
         for (int i = 0, at = 0; i < count; ++i, ++at) {
             while (tile_->cells[at] != cells[i]) ++at;
             in_tile[i] = at;
-            pointers_.rows[i] = rows + i * wide();
         }
-        pointers_.repeat_last(count);
-        kernels_.rotation.rotate(rows, wide(), count, angles_, in_tile, fetched);
+        kernels_.rotation.rotate(rotated_->data(), wide(), count, angles_, in_tile, fetched);
     }
-
-    HeadRows<float> float_rows() const { return {pointers_.rows, 0}; }
 
     const Kernels& kernels_;
     const RotaryAngles& source_;
@@ -140,7 +110,7 @@ private:
     const Tile* tile_ = nullptr;
     const Tile* next_ = nullptr;
     const float* q_ = nullptr;
-    RowPointers<float> pointers_{};
+    FloatRows* rotated_ = nullptr;
 };
 
 } // namespace cellar::detail

@@ -128,6 +128,60 @@ public:
     FetchedRows fetched(HeadRows<E>, int) { return {}; }
 };
 
+/// Rows that kernels read where they lie.
+template <class E>
+struct PlacedRows {
+    const RowKernels<E>& read_by;
+    std::int64_t dim;    ///< the elements of a row that kernels read
+    std::int64_t stride; ///< of queries and results, in floats: multiple of dim_unit
+    HeadRows<E> at{};
+    HeadRows<E> after{}; ///< as many, which are read later
+
+    void dot(const float* q, int queries, int count, float* scores) const {
+        read_by.dot(q, stride, queries, dim, at, after, count, scores);
+    }
+    void add_values(const float* weights, int queries, int count, float* out) const {
+        read_by.add_values(weights, queries, count, at, after, dim, out, stride);
+    }
+    void pack_keys(int count, float* out) const { read_by.pack_keys(at, count, dim, out); }
+    bool pack_values(int count, float* out) const { return read_by.pack_values(at, count, dim, out); }
+    bool split_keys(int count, std::byte* out) const { return read_by.split_keys(at, count, dim, out); }
+    bool split_values(int count, std::byte* out) const { return read_by.split_values(at, count, dim, out); }
+    static constexpr int pieces() { return pieces_of<E>; }
+};
+
+/// Rows that are converted to floats, or decoded, before kernels read them.
+class FloatRows : public PlacedRows<float> {
+public:
+    FloatRows(const RowKernels<float>& of_floats, std::int64_t elements, ScratchArrays& arrays)
+        : PlacedRows<float>{of_floats, padded_dim(elements), padded_dim(elements)},
+          floats_{arrays.take<float>(tile_cells * stride)} {}
+    FloatRows(const FloatRows&) = delete; // `at` points to its list
+    FloatRows& operator=(const FloatRows&) = delete;
+
+    /// The elements of a row: a multiple of dim_unit.
+    std::int64_t wide() const { return stride; }
+
+    /// The rows of so many cells, [count, wide], to be written.
+    float* room_for(int count) {
+        for (int i = 0; i < count; ++i) pointers_.rows[i] = floats_ + i * stride;
+        pointers_.repeat_last(count);
+        at = after = {pointers_.rows, 0};
+        return floats_;
+    }
+    float* data() const { return floats_; }
+
+    template <class Source>
+    void read(const Source& source, const Cell* cells, int count, int head) {
+        float* const to = room_for(count);
+        for (int i = 0; i < count; ++i) read_row(source, cells[i], head, to + i * stride);
+    }
+
+private:
+    float* floats_; // [tile_cells, wide]
+    RowPointers<float> pointers_{};
+};
+
 /// Gives the rows of some cells to the kernels: in place, where these can load them there, else as floats. `Source`:
 /// `StoredRows`.
 template <class Source>
@@ -147,9 +201,9 @@ public:
     /// `rows`: of queries, at most. Without memory, `arrays` count what is needed.
     TileRows(const Source& source, const Kernels& kernels, std::int64_t /*rows*/, ScratchArrays& arrays)
         : source_{source},
-          kernels_{kernels},
-          floats_{arrays.take<float>(tile_cells * padded_dim(source.dim))},
           in_place_{is_in_place(source, kernels.own)},
+          placed_{kernels.own, source.dim, padded_dim(source.dim)},
+          floats_{kernels.floats, source.dim, arrays},
           places_{source} {}
 
     static bool is_in_place(const Source& source, const RowKernels<E>& own) {
@@ -157,7 +211,7 @@ public:
     }
 
     /// The elements of a row that is converted to floats: a multiple of dim_unit.
-    std::int64_t wide() const { return padded_dim(source_.dim); }
+    std::int64_t wide() const { return floats_.wide(); }
 
     /// For formats that rotate heads.
     static void rotate_queries(float* /*q*/, int /*rows*/) {}
@@ -173,26 +227,24 @@ public:
 
     /// The tile's rows of one head. None are fetched ahead.
     void find(const Tile& tile, int head) {
-        if (!in_place_) return read(tile.cells, tile.count, head);
-        rows_ = places_.rows(head);
-        next_ = rows_;
+        if (!in_place_) return floats_.read(source_, tile.cells, tile.count, head);
+        placed_.at = placed_.after = places_.rows(head);
     }
     /// The same, for `pack_*` and `split_*`.
     void find_to_pack(const Tile& tile, int head) { find(tile, head); }
     /// The same for some of its cells.
     void find_some(const Cell* cells, int count, int head) {
-        if (!in_place_) return read(cells, count, head);
+        if (!in_place_) return floats_.read(source_, cells, count, head);
         if constexpr (contiguous_heads<typename Source::Mapping>) {
             for (int i = 0; i < count; ++i) some_.rows[i] = row_of(source_, cells[i], head);
             some_.repeat_last(count);
-            rows_ = {some_.rows, 0};
-            next_ = rows_;
+            placed_.at = placed_.after = {some_.rows, 0};
         }
     }
 
-    /// The rows of some cells as floats [count, wide], which may be changed.
-    float* read_floats(const Cell* cells, int count, int head) {
-        read(cells, count, head);
+    /// The rows of some cells as floats, which may be changed.
+    FloatRows& read_floats(const Cell* cells, int count, int head) {
+        floats_.read(source_, cells, count, head);
         return floats_;
     }
     /// What follows the rows of a head, to be fetched while they are worked on. `next`: null after the last tile.
@@ -203,18 +255,17 @@ public:
 
     /// What the next kernel fetches while it works. `next`: null after the last tile.
     void fetch_after(const Tile* next, int head) {
-        if (in_place_) next_ = places_.rows_after(next, head);
+        if (in_place_) placed_.after = places_.rows_after(next, head);
     }
 
     /// Of queries first, first + 1, ...
     void dot(int first, int rows, int count, float* scores) const {
         const float* const q = q_ + first * wide();
-        if (in_place_) return kernels_.own.dot(q, wide(), rows, source_.dim, rows_, next_, count, scores);
-        kernels_.floats.dot(q, wide(), rows, wide(), float_rows(), float_rows(), count, scores);
+        in_place_ ? placed_.dot(q, rows, count, scores) : floats_.dot(q, rows, count, scores);
     }
     /// What the softmax fetches for `add_values`.
     void fetch_in(SoftmaxStep& step) {
-        if (in_place_) step.fetched = places_.fetched(next_, fetched_by_softmax(step.cells));
+        if (in_place_) step.fetched = places_.fetched(placed_.after, fetched_by_softmax(step.cells));
     }
     /// What kernels of packed rows fetch: the rows of the next tile, for the same head. `next`: null at the end.
     FetchedRows fetched(const Tile* next, int head) {
@@ -222,51 +273,32 @@ public:
         return places_.fetched(places_.rows_of_next(head), next->count);
     }
     void add_values(const float* weights, int rows, int count, float* out) const {
-        if (in_place_) return kernels_.own.add_values(weights, rows, count, rows_, next_, source_.dim, out, wide());
-        kernels_.floats.add_values(weights, rows, count, float_rows(), float_rows(), wide(), out, wide());
+        in_place_ ? placed_.add_values(weights, rows, count, out) : floats_.add_values(weights, rows, count, out);
     }
     void pack_keys(int count, float* out) const {
-        if (in_place_) return kernels_.own.pack_keys(rows_, count, source_.dim, out);
-        kernels_.floats.pack_keys(float_rows(), count, wide(), out);
+        in_place_ ? placed_.pack_keys(count, out) : floats_.pack_keys(count, out);
     }
     bool pack_values(int count, float* out) const {
-        if (in_place_) return kernels_.own.pack_values(rows_, count, source_.dim, out);
-        return kernels_.floats.pack_values(float_rows(), count, wide(), out);
+        return in_place_ ? placed_.pack_values(count, out) : floats_.pack_values(count, out);
     }
 
     /// Of the elements that the kernels read.
-    int pieces() const { return in_place_ ? pieces_of<E> : pieces_of<float>; }
+    int pieces() const { return in_place_ ? placed_.pieces() : floats_.pieces(); }
     bool split_keys(int count, std::byte* out) const {
-        if (in_place_) return kernels_.own.split_keys(rows_, count, source_.dim, out);
-        return kernels_.floats.split_keys(float_rows(), count, wide(), out);
+        return in_place_ ? placed_.split_keys(count, out) : floats_.split_keys(count, out);
     }
     bool split_values(int count, std::byte* out) const {
-        if (in_place_) return kernels_.own.split_values(rows_, count, source_.dim, out);
-        return kernels_.floats.split_values(float_rows(), count, wide(), out);
+        return in_place_ ? placed_.split_values(count, out) : floats_.split_values(count, out);
     }
 
 private:
-    HeadRows<float> float_rows() const { return {float_pointers_.rows, 0}; }
-
-    // Reads rows as floats.
-    void read(const Cell* cells, int count, int head) {
-        for (int i = 0; i < count; ++i) {
-            read_row(source_, cells[i], head, floats_ + i * wide());
-            float_pointers_.rows[i] = floats_ + i * wide();
-        }
-        float_pointers_.repeat_last(count);
-    }
-
     const Source& source_;
-    const Kernels& kernels_;
-    float* floats_; // [tile_cells, wide]
     bool in_place_;
+    PlacedRows<E> placed_; // if they are in place
+    FloatRows floats_;     // if they are not
     const float* q_ = nullptr;
     RowPlaces<Source> places_;
     RowPointers<E> some_{}; // of some cells of the tile
-    RowPointers<float> float_pointers_{};
-    HeadRows<E> rows_{};
-    HeadRows<E> next_{};
 };
 
 } // namespace cellar::detail

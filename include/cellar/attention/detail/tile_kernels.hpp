@@ -17,6 +17,37 @@
 #include <type_traits>
 #include <utility>
 
+namespace cellar::detail {
+
+/// The kernels that read rows of one element type.
+template <class E>
+struct RowKernels {
+    void (*dot)(const float*, std::ptrdiff_t, int, std::int64_t, HeadRows<E>, HeadRows<E>, int, float*);
+    void (*add_values)(const float*, int, int, HeadRows<E>, HeadRows<E>, std::int64_t, float*, std::ptrdiff_t);
+    void (*pack_keys)(HeadRows<E>, int, std::int64_t, float*);
+    bool (*pack_values)(HeadRows<E>, int, std::int64_t, float*);
+    // Null without a matrix unit.
+    bool (*split_keys)(HeadRows<E>, int, std::int64_t, std::byte*) = nullptr;
+    bool (*split_values)(HeadRows<E>, int, std::int64_t, std::byte*) = nullptr;
+};
+
+/// The kernels that work on floats.
+struct FloatKernels {
+    RowKernels<float> rows;
+    void (*multiply)(const float*, std::ptrdiff_t, int, std::int64_t, const float*, int, float*, const FetchedRows&);
+    void (*add_packed_values)(const float*, int, int, const float*, std::int64_t, float*, std::ptrdiff_t,
+                              const FetchedRows&);
+    void (*softmax)(const SoftmaxStep&);
+};
+
+/// The kernels that rotate rows.
+struct RotationKernels {
+    void (*add_angles)(const float*, const float*, const float*, const float*, const RowAngles&, int);
+    void (*rotate)(float*, std::int64_t, int, const RowAngles&, const int*, const FetchedRows&);
+};
+
+} // namespace cellar::detail
+
 #define CELLAR_KERNELS baseline_kernels
 #define CELLAR_VECTOR BaselineVector
 #define CELLAR_TARGET
@@ -63,71 +94,42 @@ inline Instructions best_instructions() {
 #endif
 }
 
-/// The kernels that read rows of one element type.
-template <class E>
-struct RowKernels {
-    void (*dot)(const float*, std::ptrdiff_t, int, std::int64_t, HeadRows<E>, HeadRows<E>, int, float*);
-    void (*add_values)(const float*, int, int, HeadRows<E>, HeadRows<E>, std::int64_t, float*, std::ptrdiff_t);
-    void (*pack_keys)(HeadRows<E>, int, std::int64_t, float*);
-    bool (*pack_values)(HeadRows<E>, int, std::int64_t, float*);
-    // Null without a matrix unit.
-    bool (*split_keys)(HeadRows<E>, int, std::int64_t, std::byte*) = nullptr;
-    bool (*split_values)(HeadRows<E>, int, std::int64_t, std::byte*) = nullptr;
-};
-
-/// The kernels that work on floats.
-struct FloatKernels {
-    RowKernels<float> rows;
-    void (*multiply)(const float*, std::ptrdiff_t, int, std::int64_t, const float*, int, float*, const FetchedRows&);
-    void (*add_packed_values)(const float*, int, int, const float*, std::int64_t, float*, std::ptrdiff_t,
-                              const FetchedRows&);
-    void (*softmax)(const SoftmaxStep&);
-};
-
-/// Null where these instructions cannot load the element: its rows are converted to floats first.
-template <class E>
-RowKernels<E> row_kernels(Instructions instructions) {
-    switch (instructions) {
-#ifdef CELLAR_HAS_X86_VECTORS
-    case Instructions::amx:
-    case Instructions::avx512: {
-        RowKernels<E> kernels{avx512_kernels::dot<E>, avx512_kernels::add_values<E>, avx512_kernels::pack_keys<E>,
-                              avx512_kernels::pack_values<E>};
-#ifdef CELLAR_HAS_AMX
-        if (instructions == Instructions::amx) {
-            kernels.split_keys = amx_kernels::split_keys<E>;
-            kernels.split_values = amx_kernels::split_values<E>;
-        }
-#endif
-        return kernels;
-    }
-    case Instructions::avx2:
-        return {avx2_kernels::dot<E>, avx2_kernels::add_values<E>, avx2_kernels::pack_keys<E>,
-                avx2_kernels::pack_values<E>};
-#endif
-    default:
-        if constexpr (BaselineVector::converts || std::is_same_v<E, float>) {
-            return {baseline_kernels::dot<E>, baseline_kernels::add_values<E>, baseline_kernels::pack_keys<E>,
-                    baseline_kernels::pack_values<E>};
-        } else {
-            return {};
-        }
-    }
-}
-
-inline FloatKernels float_kernels(Instructions instructions) {
-    const RowKernels<float> rows = row_kernels<float>(instructions);
+/// f(kernels), with the `VectorKernels` of these instructions.
+template <class F>
+auto with_vector_kernels(Instructions instructions, F f) {
     switch (instructions) {
 #ifdef CELLAR_HAS_X86_VECTORS
     case Instructions::amx:
     case Instructions::avx512:
-        return {rows, avx512_kernels::multiply, avx512_kernels::add_packed_values, avx512_kernels::softmax};
+        return f(avx512_kernels::VectorKernels{});
     case Instructions::avx2:
-        return {rows, avx2_kernels::multiply, avx2_kernels::add_packed_values, avx2_kernels::softmax};
+        return f(avx2_kernels::VectorKernels{});
 #endif
     default:
-        return {rows, baseline_kernels::multiply, baseline_kernels::add_packed_values, baseline_kernels::softmax};
+        return f(baseline_kernels::VectorKernels{});
     }
+}
+
+/// Null where these instructions cannot load the element: its rows are converted to floats first.
+template <class E>
+RowKernels<E> row_kernels(Instructions instructions) {
+    RowKernels<E> kernels = with_vector_kernels(instructions, [](auto vectors) { return vectors.template rows<E>(); });
+#ifdef CELLAR_HAS_AMX
+    if (instructions == Instructions::amx) {
+        kernels.split_keys = amx_kernels::split_keys<E>;
+        kernels.split_values = amx_kernels::split_values<E>;
+    }
+#endif
+    return kernels;
+}
+
+inline FloatKernels float_kernels(Instructions instructions) {
+    const RowKernels<float> rows = row_kernels<float>(instructions);
+    return with_vector_kernels(instructions, [&](auto vectors) { return vectors.floats(rows); });
+}
+
+inline RotationKernels rotation_kernels(Instructions instructions) {
+    return with_vector_kernels(instructions, [](auto vectors) { return vectors.rotation(); });
 }
 
 /// Null where these instructions have no matrix unit, or the system does not permit to use it. The first call asks it.

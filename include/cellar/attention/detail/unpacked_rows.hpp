@@ -28,7 +28,7 @@ namespace cellar::detail {
 /// read in place, and so are packed ones, of 4 bits or of fp8, if kernels unpack them in registers.
 template <class Store>
     requires unpacks_codes<unrotated_format<typename Store::Format>>
-class TileRows<EncodedRows<Store>> {
+class TileRows<EncodedRows<Store>> : public FloatRows {
     using Format = unrotated_format<typename Store::Format>;
     using Code = typename Format::code;
     using Factor = factor_of<Format>;
@@ -55,7 +55,8 @@ public:
 
     /// See the one for `StoredRows`.
     TileRows(const EncodedRows<Store>& source, const Kernels& kernels, std::int64_t rows, ScratchArrays& arrays)
-        : source_{source},
+        : FloatRows{kernels.floats, source.dim, arrays},
+          source_{source},
           kernels_{kernels},
           units_{source.store->mapping(), source.store->data(), source.store->mapping().dim()},
           scales_{scales_of(*source.store)},
@@ -64,7 +65,6 @@ public:
           unpacks_{kernels.codes.unpack != nullptr && (!rotates_heads<typename Store::Format> || is_whole(source))},
           in_place_{(stores_codes<Format> || stores_steps<Format>)&&unpacks_ && source.store->dim() % code_unit == 0},
           packed_{kernels.codes.dot_packed != nullptr && unpacks_ && has_whole_units(source.dim)},
-          floats_{arrays.take<float>(tile_cells * wide())},
           codes_{arrays.take<Code>(in_place_ ? 0 : tile_cells * stride_)},
           places_{units_},
           scale_places_{scales_} {
@@ -79,8 +79,6 @@ public:
                         arrays.take<std::int32_t>(rows * all_groups_)};
         }
     }
-
-    std::int64_t wide() const { return padded_dim(source_.dim); }
 
     /// Queries [rows, wide], to where the keys that are found are.
     void rotate_queries(float* q, int rows) const {
@@ -105,30 +103,30 @@ public:
 
     void find(const Tile& tile, int head) {
         next_ = {};
-        if (!unpacks_) return read(tile.cells, tile.count, head);
+        if (!unpacks_) return read(source_, tile.cells, tile.count, head);
         find_codes(places_.rows(head), scale_places_.rows(head), tile.count);
     }
     /// As floats.
     void find_to_pack(const Tile& tile, int head) {
-        if (!unpacks_) return read(tile.cells, tile.count, head);
+        if (!unpacks_) return read(source_, tile.cells, tile.count, head);
         widen(places_.rows(head), scale_places_.rows(head), tile.count);
     }
     void find_some(const Cell* cells, int count, int head) {
         next_ = {};
-        if (!unpacks_) return read(cells, count, head);
+        if (!unpacks_) return read(source_, cells, count, head);
         list_rows(cells, count, head);
         find_codes({some_units_, 0}, {some_scales_, 0}, count);
     }
 
-    float* read_floats(const Cell* cells, int count, int head) {
+    FloatRows& read_floats(const Cell* cells, int count, int head) {
         if (unpacks_) {
             list_rows(cells, count, head);
             widen({some_units_, 0}, {some_scales_, 0}, count);
         } else {
-            read(cells, count, head);
+            read(source_, cells, count, head);
         }
-        undo_rotation(floats_, count);
-        return floats_;
+        undo_rotation(data(), count);
+        return *this;
     }
     FetchedRows fetched_after(const Tile* next, int head) {
         const int count = next == nullptr ? 0 : next->count;
@@ -155,7 +153,7 @@ public:
                 kernels_.halves.dot(q, wide(), rows, wide(), codes, codes, count, scores);
                 kernels_.codes.scale_scores(scores, rows, count, factors_);
             } else {
-                kernels_.floats.dot(q, wide(), rows, wide(), float_rows(), float_rows(), count, scores);
+                FloatRows::dot(q, rows, count, scores);
             }
         }
     }
@@ -165,19 +163,7 @@ public:
                                                     next_);
         if (unpacks_)
             return kernels_.codes.add_values(weights, rows, count, tile(code_pointers_), scaled_, out, wide(), next_);
-        kernels_.floats.add_values(weights, rows, count, float_rows(), float_rows(), wide(), out, wide());
-    }
-
-    void pack_keys(int count, float* out) const { kernels_.floats.pack_keys(float_rows(), count, wide(), out); }
-    bool pack_values(int count, float* out) const {
-        return kernels_.floats.pack_values(float_rows(), count, wide(), out);
-    }
-    static constexpr int pieces() { return pieces_of<float>; }
-    bool split_keys(int count, std::byte* out) const {
-        return kernels_.floats.split_keys(float_rows(), count, wide(), out);
-    }
-    bool split_values(int count, std::byte* out) const {
-        return kernels_.floats.split_values(float_rows(), count, wide(), out);
+        FloatRows::add_values(weights, rows, count, out);
     }
 
 private:
@@ -230,8 +216,6 @@ private:
                 .groups = (source_.dim + group() - 1) / group(),
                 .next_group = in_place_ && stores_steps<Format> ? std::int64_t{sizeof(unit_of<Format>)} : group()};
     }
-    HeadRows<float> float_rows() const { return {float_pointers_.rows, 0}; }
-
     void list_rows(const Cell* cells, int count, int head) {
         for (int i = 0; i < count; ++i) {
             some_units_[i] = row_of(units_, cells[i], head);
@@ -307,16 +291,7 @@ private:
 
     void widen(HeadRows<unit_of<Format>> units, HeadRows<scale_of<Format>> scales, int count) {
         unpack(units, scales, count);
-        for (int i = 0; i < count; ++i) float_pointers_.rows[i] = floats_ + i * wide();
-        float_pointers_.repeat_last(count);
-        kernels_.codes.widen(tile(code_pointers_), count, floats_);
-    }
-    void read(const Cell* cells, int count, int head) {
-        for (int i = 0; i < count; ++i) {
-            read_row(source_, cells[i], head, floats_ + i * wide());
-            float_pointers_.rows[i] = floats_ + i * wide();
-        }
-        float_pointers_.repeat_last(count);
+        kernels_.codes.widen(tile(code_pointers_), count, room_for(count));
     }
 
     const EncodedRows<Store>& source_;
@@ -328,7 +303,6 @@ private:
     bool unpacks_;
     bool in_place_;
     bool packed_;                      // kernels unpack in registers
-    float* floats_;                    // [tile_cells, wide]
     Code* codes_;                      // [tile_cells, stride]
     Factor* stored_factors_ = nullptr; // [groups, tile_cells], and the offsets
     float* factors_ = nullptr;         // the same
@@ -341,7 +315,6 @@ private:
     const scale_of<Format>* some_scales_[tile_cells];
     RowPointers<Code> code_pointers_{};
     RowPointers<std::int8_t> packed_pointers_{};
-    RowPointers<float> float_pointers_{};
     FetchedRows next_{};
 };
 
