@@ -184,7 +184,9 @@ private:
         for (const Cell cell : own_) in_cells.push_back({cell, static_cast<std::int32_t>(in_cells.size())});
         std::sort(in_cells.begin(), in_cells.end(),
                   [](const CellToken& a, const CellToken& b) { return a.cell < b.cell; });
-        Floats partial(static_cast<std::size_t>(plan_.partial_rows * (value_dim_ + 2)), not_a_number);
+        const auto rows = static_cast<std::size_t>(plan_.partial_rows);
+        Floats partial(rows * static_cast<std::size_t>(value_dim_), not_a_number);
+        std::vector<SoftmaxSum> partial_sums(rows, {not_a_number, not_a_number});
         using Stored = StoredRows<Mapping, float>;
         using Rows = kernel::PackedRows<Stored>;
         const Rows keys = kernel::packed_rows(Stored{keys_, k_.data(), key_dim_});
@@ -192,7 +194,7 @@ private:
         const auto list = [](const Floats& floats) { return floats.empty() ? nullptr : floats.data(); };
         const kernel::AttentionCall<float> call{contiguous_view(out.data(), n, heads, value_dim_),
                                                 contiguous_view(sums.data(), n, heads),
-                                                {partial.data() + 2 * plan_.partial_rows, partial.data()},
+                                                {partial.data(), partial_sums.data()},
                                                 {0.5F, options.soft_cap, list(options.slopes), list(options.sinks)},
                                                 tokens_.data(),
                                                 plan_.blocks.data(),

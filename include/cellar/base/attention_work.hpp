@@ -25,6 +25,25 @@ struct AttentionShape {
     int group() const { return heads / kv_heads; }
 };
 
+/// What some tokens see, sinks apart: positions [from, to) are seen by one of them at least, [all_from, all_to) by all.
+struct VisibleSpan {
+    std::int32_t from;
+    std::int32_t to;
+    std::int32_t all_from;
+    std::int32_t all_to;
+
+    /// Of one token or more.
+    explicit VisibleSpan(std::span<const VisibleRange> tokens)
+        : from{tokens[0].from}, to{tokens[0].to}, all_from{from}, all_to{to} {
+        for (const VisibleRange& token : tokens) {
+            from = std::min(from, token.from);
+            to = std::max(to, token.to);
+            all_from = std::max(all_from, token.from);
+            all_to = std::min(all_to, token.to);
+        }
+    }
+};
+
 /// Neighbouring positions of a sequence in neighbouring cells. The cells that the batch's tokens of one sequence see
 /// are numbered in the order of positions.
 struct VisibleRun {

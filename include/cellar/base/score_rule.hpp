@@ -3,6 +3,7 @@
 
 #include <cellar/base/function.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/last_where.hpp>
 
 #include <cstdint>
 
@@ -37,14 +38,8 @@ struct TokenTree {
 
     /// The token of the batch in a cell; -1 if it is not of the batch.
     CELLAR_FUNCTION std::int32_t token_in(Cell cell) const {
-        std::int32_t low = 0;
-        for (std::int32_t n = count; n > 0;) {
-            const std::int32_t below = n / 2;
-            const bool before = tokens[low + below].cell < cell;
-            low = before ? low + below + 1 : low;
-            n = before ? n - below - 1 : below;
-        }
-        return low < count && tokens[low].cell == cell ? tokens[low].token : -1;
+        const std::int32_t at = detail::last_where(count, [&](std::int32_t i) { return tokens[i].cell <= cell; });
+        return count > 0 && tokens[at].cell == cell ? tokens[at].token : -1;
     }
 
     /// True if `ancestor` is the token or comes before it in its branch.

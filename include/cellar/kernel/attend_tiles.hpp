@@ -5,6 +5,7 @@
 #include <cellar/base/function.hpp>
 #include <cellar/base/head_parts.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/last_where.hpp>
 #include <cellar/base/score.hpp>
 #include <cellar/kernel/attention.hpp>
 #include <cellar/kernel/divisor.hpp>
@@ -197,24 +198,14 @@ private:
             const std::int32_t number = block.number(first + i);
             const std::int32_t further = number - begun_at;
             const std::int32_t left = block.first_run + block.runs - begun;
-            const std::int32_t run = run_of(begun, further + 1 < left ? further + 1 : left, number);
+            const auto begins = [&](std::int32_t run) { return seen_runs[begun + run].first <= number; };
+            const std::int32_t run = begun + last_where(further + 1 < left ? further + 1 : left, begins);
             const Cell cell = seen_runs[run].cell + (number - seen_runs[run].first);
             shared.tile.list[i] = cell;
             shared.positions[i] = seen_runs[run].position + (number - seen_runs[run].first);
             if (tree.parents != nullptr) shared.in_batch[i] = tree.token_in(cell);
             if (i == tile_size - 1) shared.last_runs[tile % 2] = run;
         }
-    }
-
-    // Of `count` runs, the last one that begins with this cell or before it.
-    CELLAR_FUNCTION std::int32_t run_of(std::int32_t run, std::int32_t count, std::int32_t number) const {
-        while (count > 1) {
-            const std::int32_t below = count / 2;
-            const bool behind = seen_runs[run + below].first <= number;
-            run = behind ? run + below : run;
-            count = behind ? count - below : below;
-        }
-        return run;
     }
 
     CELLAR_FUNCTION void add_tile(const Team& team, const AttentionBlock& block, int head, int count,
@@ -370,14 +361,9 @@ private:
     CELLAR_FUNCTION void write_results(const Team& team, const AttentionBlock& block, int head,
                                        const Shared& shared) const {
         for (int row = 0; row < block.rows; ++row) {
-            const std::int32_t token = shared.rows[row].token;
-            const int of_query = call.query_head(block, head, row);
-            const SoftmaxEnd end = end_softmax({shared.largest[row], shared.sums[row]}, call.rule.sink(of_query));
-            const float* const sums = shared.values + row * shape.value_pitch();
-            for (int d = team.team_rank(); d < shape.value_dim; d += team.team_size())
-                call.out(token, of_query, d) = static_cast<Out>(sums[d] * end.weight * value_factor(head, d));
-            if (call.log_sum_exp.pointer != nullptr && team.team_rank() == 0)
-                call.log_sum_exp(token, of_query) = end.log_sum_exp;
+            const float* const weighted = shared.values + row * shape.value_pitch();
+            call.write(team, shared.rows[row].token, call.query_head(block, head, row),
+                       {shared.largest[row], shared.sums[row]}, [&](int d) { return weighted[d] * value_factor(head, d); });
         }
     }
 
@@ -388,9 +374,7 @@ private:
             const float* const sums = shared.values + row * shape.value_pitch();
             for (int d = team.team_rank(); d < shape.value_dim; d += team.team_size())
                 call.partial.values[at * shape.value_dim + d] = sums[d] * value_factor(head, d);
-            if (team.team_rank() != 0) continue;
-            call.partial.largest_sums[2 * at] = shared.largest[row];
-            call.partial.largest_sums[2 * at + 1] = shared.sums[row];
+            if (team.team_rank() == 0) call.partial.sums[at] = {shared.largest[row], shared.sums[row]};
         }
     }
 };

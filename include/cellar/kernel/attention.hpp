@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cellar/base/function.hpp>
+#include <cellar/base/last_where.hpp>
+#include <cellar/base/score.hpp>
 #include <cellar/base/score_rule.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/kernel/divisor.hpp>
@@ -44,20 +46,13 @@ struct AttentionBlock {
 /// The last block whose number `First` is at most `index`: the block of an item or of a joined row.
 template <std::int32_t AttentionBlock::*First>
 CELLAR_FUNCTION const AttentionBlock& block_of(const AttentionBlock* blocks, std::int32_t count, std::int32_t index) {
-    std::int32_t low = 0;
-    while (count > 1) {
-        const std::int32_t below = count / 2;
-        const bool behind = blocks[low + below].*First <= index;
-        low = behind ? low + below : low;
-        count = behind ? count - below : below;
-    }
-    return blocks[low];
+    return blocks[last_where(count, [&](std::int32_t i) { return blocks[i].*First <= index; })];
 }
 
 /// The softmax of rows so far, in memory of the device.
 struct PartialResults {
-    float* values;       ///< [rows, value_dim]
-    float* largest_sums; ///< [rows, 2]: the largest score, and the sum of the weights relative to it
+    float* values;    ///< [rows, value_dim]
+    SoftmaxSum* sums; ///< [rows]
 };
 
 /// A view without its extents, which kernels do not ask for: their arguments have little room.
@@ -94,6 +89,16 @@ struct AttentionCall {
     }
     CELLAR_FUNCTION int query_head(const AttentionBlock& block, int head, int row) const {
         return head * group.value() + group.divide(block.first_row + row).remainder;
+    }
+
+    /// Writes the results of a row, whose weighted values are value(d). The team's threads divide the work.
+    template <class Team, class Value>
+    CELLAR_FUNCTION void write(const Team& team, std::int32_t token, int query_head, SoftmaxSum softmax,
+                               const Value& value) const {
+        const SoftmaxEnd end = end_softmax(softmax, rule.sink(query_head));
+        for (int d = team.team_rank(); d < value_dim; d += team.team_size())
+            out(token, query_head, d) = static_cast<Out>(value(d) * end.weight);
+        if (log_sum_exp.pointer != nullptr && team.team_rank() == 0) log_sum_exp(token, query_head) = end.log_sum_exp;
     }
 };
 

@@ -4,6 +4,7 @@
 #include <cellar/base/function.hpp>
 #include <cellar/base/score.hpp>
 #include <cellar/kernel/attention.hpp>
+#include <cellar/kernel/divisor.hpp>
 
 #include <cstdint>
 
@@ -22,32 +23,28 @@ public:
     CELLAR_FUNCTION void operator()(const Team& team) const {
         const AttentionBlock& block =
             block_of<&AttentionBlock::first_joined>(call.blocks, call.block_count, team.league_rank());
-        const auto [row, head] = call.heads.divide(team.league_rank() - block.first_joined);
-        const int query_head = call.query_head(block, head, row);
-        const std::int32_t token = call.token(block, row).token;
+        const Divisor::Quotient place = call.heads.divide(team.league_rank() - block.first_joined);
+        const std::int32_t row = place.quotient;
+        const std::int32_t head = place.remainder;
         const PartialResults& partial = call.partial;
+        const auto of_part = [&](int part) { return block.partial_row(part, head, call.heads.value(), row); };
         float* const largest = static_cast<float*>(team.team_shmem().get_shmem(bytes()));
         float* const weights = largest + block.parts;
         for (int part = team.team_rank(); part < block.parts; part += team.team_size())
-            largest[part] = partial.largest_sums[2 * block.partial_row(part, head, call.heads.value(), row)];
+            largest[part] = partial.sums[of_part(part)].largest;
         team.team_barrier();
         const float base = largest_of(largest, block.parts);
         for (int part = team.team_rank(); part < block.parts; part += team.team_size())
             weights[part] = softmax_factor(largest[part], base);
         team.team_barrier();
         float sum = 0;
-        for (int part = 0; part < block.parts; ++part)
-            sum += weights[part] * partial.largest_sums[2 * block.partial_row(part, head, call.heads.value(), row) + 1];
-        const SoftmaxEnd end = end_softmax({base, sum}, call.rule.sink(query_head));
-        for (int d = team.team_rank(); d < call.value_dim; d += team.team_size()) {
+        for (int part = 0; part < block.parts; ++part) sum += weights[part] * partial.sums[of_part(part)].sum;
+        call.write(team, call.token(block, row).token, call.query_head(block, head, row), {base, sum}, [&](int d) {
             float value = 0;
             for (int part = 0; part < block.parts; ++part)
-                value += weights[part]
-                         * partial.values[block.partial_row(part, head, call.heads.value(), row) * call.value_dim + d];
-            call.out(token, query_head, d) = static_cast<Out>(value * end.weight);
-        }
-        if (call.log_sum_exp.pointer != nullptr && team.team_rank() == 0)
-            call.log_sum_exp(token, query_head) = end.log_sum_exp;
+                value += weights[part] * partial.values[of_part(part) * call.value_dim + d];
+            return value;
+        });
     }
 
 private:

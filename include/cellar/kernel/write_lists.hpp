@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/function.hpp>
+#include <cellar/base/last_where.hpp>
 #include <cellar/base/list_entry.hpp>
 
 #include <cstdint>
@@ -28,11 +29,8 @@ struct CompressRows {
     ListRowsCopy copy;
 
     CELLAR_FUNCTION Value read(std::int64_t i, std::int64_t, std::int64_t) const {
-        std::int32_t row = 0; // the last one that begins at i or before; empty rows come before it
-        for (std::int32_t end = copy.rows; end - row > 1;) {
-            const std::int32_t middle = row + (end - row) / 2;
-            (copy.indptr[middle] <= i ? row : end) = middle;
-        }
+        // The last one that begins at i or before; empty rows come before it.
+        const std::int32_t row = last_where(copy.rows, [&](std::int32_t r) { return copy.indptr[r] <= i; });
         return copy.table[copy.starts[row] + (i - copy.indptr[row])];
     }
     CELLAR_FUNCTION void write(std::int64_t i, std::int64_t, std::int64_t, Value value) const { copy.to[i] = value; }

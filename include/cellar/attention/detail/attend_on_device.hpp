@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 #include <span>
 
 namespace cellar::detail {
@@ -20,15 +19,10 @@ namespace cellar::detail {
 /// position that they see to the last.
 template <class Visit>
 void for_each_seen_run(const PassTokens& tokens, const SequenceTokens& s, Visit visit) {
-    std::int32_t from = tokens.ranges[s.first].from;
-    std::int32_t to = tokens.ranges[s.first].to;
-    for (std::int32_t i = s.first; i < s.end(); ++i) {
-        from = std::min(from, tokens.ranges[i].from);
-        to = std::max(to, tokens.ranges[i].to);
-    }
-    const std::int32_t end_of_sinks = std::min(from, tokens.sinks);
+    const VisibleSpan seen = tokens.seen(s.first, s.end());
+    const std::int32_t end_of_sinks = std::min(seen.from, tokens.sinks);
     if (end_of_sinks > 0) s.runs->for_each(Position{0}, Position{end_of_sinks}, visit);
-    if (from < to) s.runs->for_each(Position{from}, Position{to}, visit);
+    if (seen.from < seen.to) s.runs->for_each(Position{seen.from}, Position{seen.to}, visit);
 }
 
 /// What the tokens of the open pass see, in memory of the pass. O(runs).
@@ -66,7 +60,8 @@ template <AttentionSource Source, class Work>
 void attend_on_device(Source& source, Work work) {
     if (work.shape.tokens == 0) return;
     auto& memory = source.memory();
-    if (memory.planned_for == nullptr) {
+    PassTokens* tokens = kept_for<PassTokens>(source);
+    if (tokens == nullptr) {
         struct Taken {
             PassTokens* kept;
             PassTokens tokens;
@@ -75,11 +70,11 @@ void attend_on_device(Source& source, Work work) {
             return Taken{arrays.take<PassTokens>(1), PassTokens{work.shape.tokens, arrays}};
         });
         source.is_reserved() ? taken.tokens.see_nothing() : taken.tokens.find(source);
-        source.backend().begin_attention(list_seen(source, *std::construct_at(taken.kept, taken.tokens)));
+        tokens = std::construct_at(taken.kept, taken.tokens);
+        source.backend().begin_attention(list_seen(source, *tokens));
         memory.planned_for = source.shown_by();
     }
-    auto& tokens = *std::launder(reinterpret_cast<PassTokens*>(memory.tokens.reserve(0)));
-    if (!source.is_reserved()) work.tree = tokens.tree(source);
+    if (!source.is_reserved()) work.tree = tokens->tree(source);
     source.backend().attend(work);
 }
 

@@ -5,6 +5,7 @@
 #include <cellar/attention/detail/tile.hpp>
 #include <cellar/base/attention_work.hpp>
 #include <cellar/base/ids.hpp>
+#include <cellar/base/last_where.hpp>
 #include <cellar/base/score_rule.hpp>
 #include <cellar/base/scratch.hpp>
 #include <cellar/book/position_runs.hpp>
@@ -13,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <new>
 
 namespace cellar::detail {
 
@@ -114,9 +114,7 @@ public:
 
     /// The block of an item.
     const TokenBlock& block_of(std::int64_t item) const {
-        return *(std::upper_bound(blocks_, blocks_ + count_, item,
-                                  [](std::int64_t i, const TokenBlock& block) { return i < block.first_item; })
-                 - 1);
+        return blocks_[last_where(count_, [&](std::int32_t i) { return blocks_[i].first_item <= item; })];
     }
 
     int max_rows() const { return max_rows_; }                ///< of an item
@@ -147,13 +145,8 @@ private:
 
     // How many positions below `until` all tokens of these sequences see.
     std::int32_t seen_below(Position until, std::int32_t begin, std::int32_t end) const {
-        std::int32_t from = 0;
-        std::int32_t to = until.value;
-        for (std::int32_t t = tokens_.sequences[begin].first; t < tokens_.sequences[end - 1].end(); ++t) {
-            from = std::max(from, tokens_.ranges[t].from);
-            to = std::min(to, tokens_.ranges[t].to);
-        }
-        return to - from;
+        const VisibleSpan seen = tokens_.seen(tokens_.sequences[begin].first, tokens_.sequences[end - 1].end());
+        return std::min(until.value, seen.all_to) - seen.all_from;
     }
 
     // Moves sequence `from` to the place `to` before it.
@@ -232,29 +225,22 @@ private:
     }
     // Of tokens [begin, end), the first ones of that sequence.
     TokenBlock& add_block(const SequenceTokens& sequence, std::int32_t begin, std::int32_t end, bool packs) {
-        TokenBlock& block = blocks_[count_++];
-        const VisibleRange* const ranges = tokens_.ranges;
-        block = {.runs = sequence.runs,
-                 .first = begin,
-                 .count = end - begin,
-                 .first_position = sequence.first_position,
-                 .sinks = 0,
-                 .from = Position{ranges[begin].from},
-                 .to = Position{ranges[begin].to},
-                 .is_shared = false,
-                 .prefix = TokenBlock::none,
-                 .packs = packs,
-                 .rows = 0,
-                 .parts = 1,
-                 .step = 0,
-                 .first_item = items_,
-                 .first_part = 0};
-        for (std::int32_t t = begin; t < end; ++t) {
-            block.sinks = std::max(block.sinks, std::min(tokens_.sinks, ranges[t].to));
-            block.from = std::min(block.from, Position{ranges[t].from});
-            block.to = std::max(block.to, Position{ranges[t].to});
-        }
-        return block;
+        const VisibleSpan seen = tokens_.seen(begin, end);
+        return blocks_[count_++] = {.runs = sequence.runs,
+                                    .first = begin,
+                                    .count = end - begin,
+                                    .first_position = sequence.first_position,
+                                    .sinks = std::min(tokens_.sinks, seen.to),
+                                    .from = Position{seen.from},
+                                    .to = Position{seen.to},
+                                    .is_shared = false,
+                                    .prefix = TokenBlock::none,
+                                    .packs = packs,
+                                    .rows = 0,
+                                    .parts = 1,
+                                    .step = 0,
+                                    .first_item = items_,
+                                    .first_part = 0};
     }
 
     void divide(TokenBlock& block, std::int64_t items_of_sequence) {
@@ -292,11 +278,9 @@ private:
 /// The plan for a layer of the open pass: that of the layer before, if it serves this one.
 template <AttentionSource Source>
 AttentionPlan& plan_of(Source& source, const AttentionShape& shape, bool reads_shared_once) {
+    auto* const kept = kept_for<AttentionPlan>(source);
+    if (kept != nullptr && kept->serves(shape, reads_shared_once)) return *kept;
     auto& memory = source.memory();
-    if (memory.planned_for == source.shown_by()) {
-        auto& plan = *std::launder(reinterpret_cast<AttentionPlan*>(memory.tokens.reserve(0)));
-        if (plan.serves(shape, reads_shared_once)) return plan;
-    }
     memory.planned_for = nullptr;
     struct Taken {
         AttentionPlan* plan;

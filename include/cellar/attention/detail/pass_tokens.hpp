@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/attention/detail/attention_source.hpp>
+#include <cellar/base/attention_work.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/score_rule.hpp>
 #include <cellar/base/scratch.hpp>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <span>
 
 namespace cellar::detail {
@@ -55,6 +57,11 @@ struct PassTokens {
         }
     }
 
+    /// By tokens [begin, end) of the ranges, at least one.
+    VisibleSpan seen(std::int32_t begin, std::int32_t end) const {
+        return VisibleSpan{{ranges + begin, static_cast<std::size_t>(end - begin)}};
+    }
+
     /// Of a reserved pass.
     void see_nothing() {
         for (std::int32_t i = 0; i < tokens; ++i) ranges[i] = {i, 0, 0, 0};
@@ -85,5 +92,14 @@ struct PassTokens {
     SequenceTokens* sequences;
     CellToken* in_cells;
 };
+
+/// What attention made of the tokens of the open pass for a layer before, if the same tokens see the same; else null.
+/// O(1).
+template <class Kept, AttentionSource Source>
+Kept* kept_for(Source& source) {
+    auto& memory = source.memory();
+    if (memory.planned_for != source.shown_by()) return nullptr;
+    return std::launder(reinterpret_cast<Kept*>(memory.tokens.reserve(0)));
+}
 
 } // namespace cellar::detail

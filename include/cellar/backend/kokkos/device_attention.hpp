@@ -158,7 +158,7 @@ private:
             if (partial_.size() != 0) space.fence("cellar: more partial results"); // kernels use the old memory
             partial_ = std::move(partial);
         }
-        return {partial_.data() + 2 * plan_.partial_rows, partial_.data()};
+        return {partial_.data() + 2 * plan_.partial_rows, reinterpret_cast<SoftmaxSum*>(partial_.data())};
     }
 
     AttentionLists lists_; // of the pass

@@ -60,21 +60,15 @@ private:
         made.rows = rows;
         made.first_run = s.first_run;
         made.runs = s.runs;
-        const VisibleRange* const begin = seen.tokens.data() + s.first_token + first / group;
-        const VisibleRange* const end = seen.tokens.data() + s.first_token + (first + rows - 1) / group + 1;
-        std::int32_t from = begin->from;
-        std::int32_t to = begin->to;
-        made.see_from = from;
-        made.see_to = to;
-        for (const VisibleRange* token = begin; token != end; ++token) {
-            from = std::min(from, token->from);
-            to = std::max(to, token->to);
-            made.see_from = std::max(made.see_from, token->from);
-            made.see_to = std::min(made.see_to, token->to);
-        }
-        const std::int32_t behind = seen.cells_before(s, to);
-        const std::int32_t skipped_to = std::min(seen.cells_before(s, from), behind);
-        made.head_cells = std::min(seen.cells_before(s, std::min(seen.sinks, from)), skipped_to);
+        const std::int32_t begin = first / group;
+        const std::int32_t end = (first + rows - 1) / group + 1;
+        const VisibleSpan all{seen.tokens.subspan(static_cast<std::size_t>(s.first_token + begin),
+                                                  static_cast<std::size_t>(end - begin))};
+        made.see_from = all.all_from;
+        made.see_to = all.all_to;
+        const std::int32_t behind = seen.cells_before(s, all.to);
+        const std::int32_t skipped_to = std::min(seen.cells_before(s, all.from), behind);
+        made.head_cells = std::min(seen.cells_before(s, std::min(seen.sinks, all.from)), skipped_to);
         made.skipped = skipped_to - made.head_cells;
         made.cells = behind - made.skipped;
         return made;
