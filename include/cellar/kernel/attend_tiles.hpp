@@ -363,7 +363,8 @@ private:
         for (int row = 0; row < block.rows; ++row) {
             const float* const weighted = shared.values + row * shape.value_pitch();
             call.write(team, shared.rows[row].token, call.query_head(block, head, row),
-                       {shared.largest[row], shared.sums[row]}, [&](int d) { return weighted[d] * value_factor(head, d); });
+                       {shared.largest[row], shared.sums[row]},
+                       [&](int d) { return weighted[d] * value_factor(head, d); });
         }
     }
 

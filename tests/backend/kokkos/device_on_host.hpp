@@ -30,8 +30,8 @@ static_assert(LateDevice::reaches<LateSpace> && !LateDevice::reaches<Kokkos::Hos
 static_assert(cellar::PinsHostMemory<LateDevice> && !cellar::PinsHostMemory<cellar::KokkosBackend<HostSpace>>);
 
 /// The same, but done at once and in memory of the host, for tests that read keys and states where they lie.
-using DeviceOnHost = cellar::detail::BasicKokkosBackend<HostSpace, Kokkos::HostSpace,
-                                                        cellar::detail::KokkosDeviceWork<HostSpace, Kokkos::HostSpace>>;
+using DeviceOnHost =
+    cellar::KokkosBackend<HostSpace, Kokkos::HostSpace, cellar::detail::KokkosDeviceWork<HostSpace, Kokkos::HostSpace>>;
 
 /// So small that most work is divided.
 struct SmallLimits {
@@ -44,7 +44,7 @@ struct SmallLimits {
     static constexpr std::int32_t crc_threads = 7;
 };
 template <class Backend, class Limits>
-using WithLimits = cellar::detail::BasicKokkosBackend<
+using WithLimits = cellar::KokkosBackend<
     typename Backend::execution_space, typename Backend::memory_space,
     cellar::detail::KokkosDeviceWork<typename Backend::execution_space, typename Backend::memory_space, Limits>>;
 using LateDeviceOfSmallLimits = WithLimits<LateDevice, SmallLimits>;

@@ -6,7 +6,6 @@
 #include <cellar/base/attention_work.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/last_where.hpp>
-#include <cellar/base/score_rule.hpp>
 #include <cellar/base/scratch.hpp>
 #include <cellar/book/position_runs.hpp>
 

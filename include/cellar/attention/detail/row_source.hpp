@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/attention/detail/matrix_unit.hpp>
 #include <cellar/attention/detail/tile.hpp>
 #include <cellar/attention/detail/tile_kernels.hpp>
 #include <cellar/attention/detail/tile_stream.hpp>

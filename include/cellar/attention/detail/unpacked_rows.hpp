@@ -4,7 +4,6 @@
 #include <cellar/attention/detail/code_kernels.hpp>
 #include <cellar/attention/detail/code_tile.hpp>
 #include <cellar/attention/detail/encoded_rows.hpp>
-#include <cellar/attention/detail/matrix_unit.hpp>
 #include <cellar/attention/detail/row_source.hpp>
 #include <cellar/attention/detail/tile.hpp>
 #include <cellar/attention/detail/tile_kernels.hpp>

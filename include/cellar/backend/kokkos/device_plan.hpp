@@ -3,7 +3,6 @@
 
 #include <cellar/base/attention_work.hpp>
 #include <cellar/base/contract.hpp>
-#include <cellar/base/score_rule.hpp>
 #include <cellar/kernel/attention.hpp>
 #include <cellar/kernel/staged_rows.hpp>
 

@@ -49,24 +49,28 @@ void launch_rows(const ExecutionSpace& space, const Mapping& mapping, E* memory,
     launch_elements<Limits, contiguous_cells<Mapping>>("cellar", space, kernel, rows.extent(0), heads, rows.extent(2));
 }
 
+/// A mapping of packs of so many elements. Rows that are contiguous count as those of one head.
+template <int Width, class Mapping>
+auto in_packs(const Mapping& mapping) {
+    if constexpr (contiguous_rows<Mapping>) {
+        return CellsHeadsDims{mapping.cells(), 1, mapping.heads() * mapping.dim() / Width};
+    } else {
+        return Mapping{mapping.cells(), mapping.heads(), mapping.dim() / Width};
+    }
+}
+
 /// Copies cell from[i] to cell to[i] for i < count. No cell is both read and written.
 template <class Limits, class ExecutionSpace, class Mapping, class E>
 void launch_copy(const ExecutionSpace& space, const Mapping& mapping, E* memory, kernel::CellList from,
                  kernel::CellList to, std::int64_t count) {
     constexpr int width = kernel::pack_width<E, E>;
-    if constexpr (contiguous_rows<Mapping>) {
-        const int row = mapping.heads() * mapping.dim();
-        if (row % width == 0 && kernel::is_aligned_for_packs<width>(memory)) {
+    if constexpr (contiguous_heads<Mapping>) {
+        const int contiguous = contiguous_rows<Mapping> ? mapping.heads() * mapping.dim() : mapping.dim();
+        if (contiguous % width == 0 && kernel::is_aligned_for_packs<width>(memory)) {
             using Pack = kernel::Pack<E, width>;
-            const CellsHeadsDims packs{mapping.cells(), 1, row / width};
-            const kernel::CopyCell<CellsHeadsDims, Pack> copy{packs, reinterpret_cast<Pack*>(memory), from, to};
-            return launch_elements<Limits, false>("cellar: packs", space, copy, count, 1, packs.dim());
-        }
-    } else if constexpr (contiguous_heads<Mapping>) {
-        if (mapping.dim() % width == 0 && kernel::is_aligned_for_packs<width>(memory)) {
-            using Pack = kernel::Pack<E, width>;
-            const Mapping packs{mapping.cells(), mapping.heads(), mapping.dim() / width};
-            const kernel::CopyCell<Mapping, Pack> copy{packs, reinterpret_cast<Pack*>(memory), from, to};
+            const auto packs = in_packs<width>(mapping);
+            const kernel::CopyCell<std::remove_const_t<decltype(packs)>, Pack> copy{
+                packs, reinterpret_cast<Pack*>(memory), from, to};
             return launch_elements<Limits, false>("cellar: packs", space, copy, count, packs.heads(), packs.dim());
         }
     }

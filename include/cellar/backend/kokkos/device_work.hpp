@@ -1,22 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/backend/backend.hpp>
 #include <cellar/backend/host/runs.hpp>
+#include <cellar/backend/kokkos/buffer.hpp>
 #include <cellar/backend/kokkos/device_attention.hpp>
 #include <cellar/backend/kokkos/device_crc32.hpp>
 #include <cellar/backend/kokkos/device_rows.hpp>
 #include <cellar/backend/kokkos/device_units.hpp>
 #include <cellar/backend/kokkos/launch.hpp>
 #include <cellar/backend/kokkos/staged_list.hpp>
+#include <cellar/base/attention_work.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/list_entry.hpp>
 #include <cellar/base/plan.hpp>
 #include <cellar/base/slot_copy.hpp>
 #include <cellar/base/view.hpp>
+#include <cellar/element/storage_format.hpp>
 #include <cellar/kernel/copy_slots.hpp>
 #include <cellar/kernel/pack.hpp>
 #include <cellar/kernel/write_lists.hpp>
 #include <cellar/kernel/write_mask.hpp>
+#include <cellar/layout/mapping.hpp>
+#include <cellar/shift/shift.hpp>
 
 #include <Kokkos_Core.hpp>
 
@@ -57,180 +63,179 @@ void with_slot_word(std::span<const SlotRows> tensors, F f) {
 /// The work of a `KokkosBackend` on a device. Neighbouring threads access neighbouring memory, each 16 bytes where rows
 /// are contiguous and aligned, else one element. Lists of cells and factors stay on the device between operations.
 ///
-/// All functions enqueue on the instance that they are given, which is the same for all calls. Before this is
-/// destroyed, a fence of it must follow the last one.
+/// All functions enqueue on one instance. Before this is destroyed, a fence of it must follow the last one.
 template <class ExecutionSpace, class MemorySpace, class Limits = DeviceLimits>
 class KokkosDeviceWork {
 public:
     static constexpr bool on_device = true;
 
-    /// True if enqueued work may use memory of this object.
-    bool has_memory() const {
-        bool any = scratch_.size() != 0 || attention_.has_memory();
-        for_each_list([&](const auto& list) { any = any || list.has_memory(); });
-        return any;
+    explicit KokkosDeviceWork(ExecutionSpace space) : space_{std::move(space)} {}
+
+    /// See `ReservesPasses`.
+    void reserve(std::int64_t tokens, std::int64_t cells) {
+        cells_.reserve(space_, static_cast<std::size_t>(tokens));
+        mask_bits_.reserve(space_, static_cast<std::size_t>(tokens * ((cells + 63) / 64)));
     }
 
-    /// Afterwards, no pass of at most that many tokens and visible cells makes a list grow.
-    void reserve(const ExecutionSpace& space, std::int64_t tokens, std::int64_t cells) {
-        cells_.reserve(space, static_cast<std::size_t>(tokens));
-        mask_bits_.reserve(space, static_cast<std::size_t>(tokens * ((cells + 63) / 64)));
-    }
-
-    /// Afterwards, moves of at most that many cells, none of which overlaps itself, do not allocate.
-    void reserve_moves(const ExecutionSpace& space, std::int64_t cells) {
-        moved_.reserve(space, static_cast<std::size_t>(2 * cells));
+    /// See `ReservesPlans`.
+    void reserve_moves(std::int64_t cells) {
+        moved_.reserve(space_, static_cast<std::size_t>(2 * cells));
         listed_.reserve(static_cast<std::size_t>(2 * cells));
     }
 
-    /// Afterwards, rotations of at most that many cells by one delta do not allocate in a layer of `pairs` pairs.
-    template <class Factor>
-    void reserve_rotations(const ExecutionSpace& space, int pairs, std::int64_t cells) {
-        rotated_.reserve(space, static_cast<std::size_t>(cells));
+    template <ShiftPolicy Shift>
+    void reserve_rotations(const Shift& shift, int layer, std::int64_t cells) {
+        const std::size_t factors =
+            static_cast<std::size_t>(shift.rotation(layer).pairs()) * sizeof(typename Shift::Factor);
+        rotated_.reserve(space_, static_cast<std::size_t>(cells));
         listed_.reserve(static_cast<std::size_t>(cells));
-        factors_.reserve(space, static_cast<std::size_t>(pairs) * sizeof(Factor));
-        bytes_.reserve(static_cast<std::size_t>(pairs) * sizeof(Factor));
+        factors_.reserve(space_, factors);
+        bytes_.reserve(factors);
     }
 
-    /// Afterwards, `copy_slots` of at most that many copies does not allocate.
-    void reserve_slots(const ExecutionSpace& space, std::int64_t copies) {
-        slot_copies_.reserve(space, static_cast<std::size_t>(copies));
-        last_slot_copies_.reserve(space, static_cast<std::size_t>(copies));
+    /// See `ReservesSlots`.
+    void reserve_slots(std::int64_t copies) {
+        slot_copies_.reserve(space_, static_cast<std::size_t>(copies));
+        last_slot_copies_.reserve(space_, static_cast<std::size_t>(copies));
     }
 
-    /// What the first scatter of a pass does otherwise.
-    void upload_cells(const ExecutionSpace& space, std::span<const Cell> cells) { cells_.upload(space, cells); }
+    /// See `UploadsCells`: uploads the list of cells that later scatters read, also those in a captured graph. Its
+    /// address is fixed once `reserve` has made it long enough.
+    void upload_cells(std::span<const Cell> cells) { cells_.upload(space_, cells); }
 
-    template <class Mapping, class E, class T>
-    void scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Cell> cells,
+    template <LayoutMapping Mapping, StorageUnit E, class T>
+    void scatter(const Mapping& mapping, KokkosBuffer<E, MemorySpace>& buffer, std::span<const Cell> cells,
                  StridedView<const T, 3> rows) {
-        if constexpr (moves_in_words<E>) {
-            launch_unit_rows<Limits>(space, mapping, memory, {cells_.upload(space, cells)}, rows);
-        } else {
-            launch_rows<Limits>(space, mapping, memory, {cells_.upload(space, cells)}, rows);
-        }
+        if (rows.size() != 0) copy_rows(mapping, buffer.data(), {cells_.upload(space_, cells)}, rows);
     }
-
-    template <class Mapping, class E, class T>
-    void gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, std::span<const Cell> cells,
+    template <LayoutMapping Mapping, StorageUnit E, class T>
+    void gather(const Mapping& mapping, const KokkosBuffer<E, MemorySpace>& buffer, std::span<const Cell> cells,
                 StridedView<T, 3> rows) {
-        if constexpr (moves_in_words<E>) {
-            launch_unit_rows<Limits>(space, mapping, memory, {gathered_.upload(space, cells)}, rows);
-        } else {
-            launch_rows<Limits>(space, mapping, memory, {gathered_.upload(space, cells)}, rows);
-        }
+        if (rows.size() != 0) copy_rows(mapping, buffer.data(), {gathered_.upload(space_, cells)}, rows);
     }
 
     /// Runs that overlap themselves go through scratch memory, as many cells at once as it holds. All others are copied
     /// in one launch.
-    template <class Mapping, class E>
-    void move(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Move> moves) {
+    template <LayoutMapping Mapping, StorageUnit E>
+    void move(const Mapping& mapping, KokkosBuffer<E, MemorySpace>& buffer, std::span<const Move> moves) {
         if constexpr (moves_in_words<E>) {
-            move_elements(space, in_words<E>(mapping), in_words(memory), moves);
+            move_elements(in_words<E>(mapping), in_words(buffer.data()), moves);
         } else {
-            move_elements(space, mapping, memory, moves);
+            move_elements(mapping, buffer.data(), moves);
         }
     }
 
     /// Consecutive rotations by the same delta are one launch.
-    template <class Mapping, class E, class Shift>
-    void rotate(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Shift& shift, int layer,
+    template <LayoutMapping Mapping, Element E, ShiftPolicy Shift>
+    void rotate(const Mapping& mapping, KokkosBuffer<E, MemorySpace>& buffer, const Shift& shift, int layer,
                 std::span<const KeyRotation> rotations) {
         const auto rotation = shift.rotation(layer);
-        for_each_delta(space, shift, layer, rotations,
-                       [&](const auto* factors, kernel::CellList cells, std::int64_t n) {
-                           launch_rotate<Limits>(space, mapping, memory, rotation, factors, cells, n);
-                       });
+        for_each_delta(shift, layer, rotations, [&](const auto* factors, kernel::CellList cells, std::int64_t n) {
+            launch_rotate<Limits>(space_, mapping, buffer.data(), rotation, factors, cells, n);
+        });
     }
 
-    template <class F, class... Planes>
-    void encode(const ExecutionSpace& space, std::span<const Cell> cells, StridedView<const float, 3> values,
-                const float* factors, const Planes&... planes) {
-        const auto units = units_of<F>(planes...);
-        using Kernel = kernel::EncodeHeads<std::remove_const_t<decltype(units)>, Team>;
-        launch_heads<Limits>("cellar: encode", space, units, {cells_.upload(space, cells)}, std::ssize(cells),
-                             [&](const auto& heads, std::int64_t first, std::int32_t count) {
-                                 return Kernel{heads, some_rows(values, first, count), factors};
-                             });
+    /// See `StoresFormat`.
+    template <DeviceFormat F, class... Planes>
+    void encode(std::span<const Cell> cells, StridedView<const float, 3> values, const float* factors,
+                const Planes&... planes) {
+        if (values.size() != 0)
+            launch_values<F, kernel::EncodeHeads>("cellar: encode", {cells_.upload(space_, cells)}, values, factors,
+                                                  planes...);
     }
-    template <class F, class... Planes>
-    void decode(const ExecutionSpace& space, std::span<const Cell> cells, StridedView<float, 3> values,
-                const float* factors, const Planes&... planes) {
-        const auto units = units_of<F>(planes...);
-        using Kernel = kernel::DecodeHeads<std::remove_const_t<decltype(units)>, Team>;
-        launch_heads<Limits>("cellar: decode", space, units, {gathered_.upload(space, cells)}, std::ssize(cells),
-                             [&](const auto& heads, std::int64_t first, std::int32_t count) {
-                                 return Kernel{heads, some_rows(values, first, count), factors};
-                             });
+    template <DeviceFormat F, class... Planes>
+    void decode(std::span<const Cell> cells, StridedView<float, 3> values, const float* factors,
+                const Planes&... planes) {
+        if (values.size() != 0)
+            launch_values<F, kernel::DecodeHeads>("cellar: decode", {gathered_.upload(space_, cells)}, values, factors,
+                                                  planes...);
     }
 
     /// Consecutive rotations by the same delta are one launch.
-    template <class F, class Shift, class... Planes>
-    void rotate_encoded(const ExecutionSpace& space, const Shift& shift, int layer,
-                        std::span<const KeyRotation> rotations, const Planes&... planes) {
+    template <DeviceFormat F, ShiftPolicy Shift, class... Planes>
+    void rotate_encoded(const Shift& shift, int layer, std::span<const KeyRotation> rotations,
+                        const Planes&... planes) {
         const auto units = units_of<F>(planes...);
         const auto rotation = shift.rotation(layer);
         using Units = std::remove_const_t<decltype(units)>;
         using Kernel =
             kernel::RotateHeads<Units, std::remove_const_t<decltype(rotation)>, typename Shift::Factor, Team>;
-        for_each_delta(space, shift, layer, rotations,
-                       [&](const auto* factors, kernel::CellList cells, std::int64_t n) {
-                           launch_heads<Limits>("cellar: rotate", space, units, cells, n,
-                                                [&](const auto& heads, std::int64_t, std::int32_t) {
-                                                    return Kernel{heads, rotation, factors};
-                                                });
-                       });
+        for_each_delta(shift, layer, rotations, [&](const auto* factors, kernel::CellList cells, std::int64_t n) {
+            launch_heads<Limits>("cellar: rotate", space_, units, cells, n,
+                                 [&](const auto& heads, std::int64_t, std::int32_t) {
+                                     return Kernel{heads, rotation, factors};
+                                 });
+        });
     }
 
     /// One launch for every 8 tensors.
-    void copy_slots(const ExecutionSpace& space, std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
+    void copy_slots(std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
+        if (copies.empty()) return;
         // get and put alternate between the same two lists in every layer, so both are kept on the device.
         std::swap(slot_copies_, last_slot_copies_);
-        const SlotCopy* const list = slot_copies_.upload(space, copies);
+        const SlotCopy* const list = slot_copies_.upload(space_, copies);
         constexpr std::size_t most = kernel::CopySlots<kernel::SlotWord>::max_tensors;
         for (; !tensors.empty(); tensors = tensors.subspan(std::min(most, tensors.size()))) {
             const auto some = tensors.first(std::min(most, tensors.size()));
-            with_slot_word(some, [&]<class Word>(Word) { launch_copies<Word>(space, some, list, std::ssize(copies)); });
+            with_slot_word(some, [&]<class Word>(Word) { launch_copies<Word>(some, list, std::ssize(copies)); });
         }
     }
 
+    /// See `WritesMasks`.
     template <class T>
-    void write_mask(const ExecutionSpace& space, std::span<const std::uint64_t> bits, T visible, T hidden,
-                    StridedView<T, 2> mask) {
+    void write_mask(std::span<const std::uint64_t> bits, T visible, T hidden, StridedView<T, 2> mask) {
+        if (mask.size() == 0) return;
         constexpr int width = kernel::pack_width<T, T>;
-        const std::uint64_t* const words = mask_bits_.upload(space, bits);
+        const std::uint64_t* const words = mask_bits_.upload(space_, bits);
         if (mask.extent(1) % width == 0 && kernel::is_aligned_for_packs<width>(mask.pointer)) {
-            write_packs<width>(space, words, visible, hidden, mask);
+            write_packs<width>(words, visible, hidden, mask);
         } else {
-            write_packs<1>(space, words, visible, hidden, mask);
+            write_packs<1>(words, visible, hidden, mask);
         }
     }
 
-    /// Afterwards, `write_entries` of at most that many entries does not allocate.
-    void reserve_entries(const ExecutionSpace& space, std::int64_t entries) {
-        entries_.reserve(space, static_cast<std::size_t>(entries));
+    /// See `WritesLists`.
+    using IndexBuffer = KokkosBuffer<std::int32_t, MemorySpace>;
+
+    IndexBuffer allocate_indices(std::int64_t n) const { return IndexBuffer{space_, n}; }
+    void reserve_entries(std::int64_t entries) { entries_.reserve(space_, static_cast<std::size_t>(entries)); }
+
+    void write_entries(std::span<const ListEntry> entries, std::int32_t* list) {
+        const kernel::WriteEntries write{entries_.upload(space_, entries), list};
+        launch_elements<Limits, true>("cellar: lists", space_, write, std::ssize(entries), 1, 1);
     }
 
-    void write_entries(const ExecutionSpace& space, std::span<const ListEntry> entries, std::int32_t* list) {
-        const kernel::WriteEntries write{entries_.upload(space, entries), list};
-        launch_elements<Limits, true>("cellar: lists", space, write, std::ssize(entries), 1, 1);
+    void compress_rows(const ListRowsCopy& copy, std::int64_t entries) {
+        launch_elements<Limits, true>("cellar: rows", space_, kernel::CompressRows{copy}, entries, 1, 1);
     }
 
-    void compress_rows(const ExecutionSpace& space, const ListRowsCopy& copy, std::int64_t entries) {
-        launch_elements<Limits, true>("cellar: rows", space, kernel::CompressRows{copy}, entries, 1, 1);
+    /// See `ComputesChecksums`. Allocates 1 KB at the first call.
+    std::uint32_t crc32(const std::byte* bytes, std::int64_t n) {
+        const std::uint32_t crc = crc32_.of(space_, bytes, n);
+        fenced();
+        return crc;
     }
 
-    DeviceAttention<ExecutionSpace, MemorySpace, Limits>& attention() { return attention_; }
-
-    /// Blocks until all work given to the space is done; `fenced` must follow.
-    std::uint32_t crc32(const ExecutionSpace& space, const std::byte* bytes, std::int64_t n) {
-        return crc32_.of(space, bytes, n);
+    /// See `ComputesAttention`.
+    void begin_attention(const AttentionLists& lists) { attention_.begin(space_, lists); }
+    template <class Keys, class Values, class Q, class Out>
+    void attend(const AttentionWork<Keys, Values, Q, Out>& work) {
+        attention_.run(space_, work);
     }
 
-    /// To be called when all work given to the space is done.
-    void fenced() {
-        for_each_list([](auto& list) { list.fenced(); });
-        attention_.fenced();
+    const ExecutionSpace& space() const { return space_; }
+
+    void fence() {
+        space_.fence("cellar");
+        fenced();
+    }
+
+protected:
+    /// True if enqueued work may use memory of this object.
+    bool has_memory() const {
+        bool any = scratch_.size() != 0 || attention_.has_memory();
+        for_each_list(*this, [&](const auto& list) { any = any || list.has_memory(); });
+        return any;
     }
 
 private:
@@ -239,19 +244,34 @@ private:
     template <class T>
     using List = StagedList<T, ExecutionSpace, MemorySpace>;
 
-    template <class F>
-    void for_each_list(F f) const {
-        f(cells_), f(gathered_), f(moved_), f(rotated_), f(factors_);
-        f(slot_copies_), f(last_slot_copies_), f(mask_bits_), f(entries_);
+    template <class Self, class F>
+    static void for_each_list(Self& self, F f) {
+        f(self.cells_), f(self.gathered_), f(self.moved_), f(self.rotated_), f(self.factors_);
+        f(self.slot_copies_), f(self.last_slot_copies_), f(self.mask_bits_), f(self.entries_);
     }
-    template <class F>
-    void for_each_list(F f) {
-        f(cells_), f(gathered_), f(moved_), f(rotated_), f(factors_);
-        f(slot_copies_), f(last_slot_copies_), f(mask_bits_), f(entries_);
+
+    /// Writes row i of `rows` to cells(i) if the rows are constant; else reads cells(i) into row i.
+    template <class Mapping, class E, class T>
+    void copy_rows(const Mapping& mapping, E* memory, kernel::CellList cells, const StridedView<T, 3>& rows) {
+        if constexpr (moves_in_words<std::remove_const_t<E>>) {
+            launch_unit_rows<Limits>(space_, mapping, memory, cells, rows);
+        } else {
+            launch_rows<Limits>(space_, mapping, memory, cells, rows);
+        }
+    }
+
+    template <class F, template <class, class> class Kernel, class T, class... Planes>
+    void launch_values(const char* name, kernel::CellList cells, const StridedView<T, 3>& values, const float* factors,
+                       const Planes&... planes) {
+        const auto units = units_of<F>(planes...);
+        const auto make = [&](const auto& heads, std::int64_t first, std::int32_t count) {
+            return Kernel<std::remove_const_t<decltype(units)>, Team>{heads, some_rows(values, first, count), factors};
+        };
+        launch_heads<Limits>(name, space_, units, cells, values.extent(0), make);
     }
 
     template <class Mapping, class E>
-    void move_elements(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Move> moves) {
+    void move_elements(const Mapping& mapping, E* memory, std::span<const Move> moves) {
         // All sources, then all targets, as one list. Runs that overlap themselves are after the others.
         listed_.clear();
         const std::int64_t apart = list_cells(moves, false, &Move::from);
@@ -259,16 +279,15 @@ private:
         if (count == 0) return;
         list_cells(moves, false, &Move::to);
         list_cells(moves, true, &Move::to);
-        const Cell* const from = moved_.upload(space, listed_);
+        const Cell* const from = moved_.upload(space_, listed_);
         const Cell* const to = from + count;
-        launch_copy<Limits>(space, mapping, memory, {from}, {to}, apart);
-        move_in_order<Mapping, E>(space, mapping, memory, from + apart, to + apart, count - apart);
+        launch_copy<Limits>(space_, mapping, memory, {from}, {to}, apart);
+        move_in_order<Mapping, E>(mapping, memory, from + apart, to + apart, count - apart);
     }
 
     /// Calls f(factors, cells, count) for consecutive rotations by the same delta.
     template <class Shift, class F>
-    void for_each_delta(const ExecutionSpace& space, const Shift& shift, int layer,
-                        std::span<const KeyRotation> rotations, F f) {
+    void for_each_delta(const Shift& shift, int layer, std::span<const KeyRotation> rotations, F f) {
         const int pairs = shift.rotation(layer).pairs();
         if (pairs == 0) return;
         while (!rotations.empty()) {
@@ -279,8 +298,8 @@ private:
                 for (std::int32_t i = 0; i < rotations[n].count; ++i) listed_.push_back(rotations[n].first + i);
             rotations = rotations.subspan(n);
             if (listed_.empty()) continue;
-            const auto* const factors = upload_factors(space, shift, layer, delta, pairs);
-            f(factors, kernel::CellList{rotated_.upload(space, listed_)}, std::ssize(listed_));
+            const auto* const factors = upload_factors(shift, layer, delta, pairs);
+            f(factors, kernel::CellList{rotated_.upload(space_, listed_)}, std::ssize(listed_));
         }
     }
 
@@ -305,45 +324,43 @@ private:
 
     /// Copies cell from[i] to cell to[i] in order: earlier sources may be later targets.
     template <class Mapping, class E>
-    void move_in_order(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Cell* from, const Cell* to,
-                       std::int64_t count) {
+    void move_in_order(const Mapping& mapping, E* memory, const Cell* from, const Cell* to, std::int64_t count) {
         const std::int64_t row = std::int64_t{mapping.heads()} * mapping.dim();
         const std::int64_t row_bytes = row * std::int64_t{sizeof(E)};
         if (count == 0 || row == 0) return;
         const std::int64_t most = std::min(count, std::max<std::int64_t>(Limits::scratch_bytes / row_bytes, 1));
-        auto* const scratch = reinterpret_cast<E*>(scratch_of(space, most * row_bytes));
+        auto* const scratch = reinterpret_cast<E*>(scratch_of(most * row_bytes));
         for (std::int64_t first = 0; first < count; first += most) {
             const std::int64_t some = std::min(most, count - first);
             auto rows = contiguous_view(scratch, some, mapping.heads(), mapping.dim());
             if constexpr (contiguous_cells<Mapping>) // the order of the cells in memory
                 rows = {scratch, {some, mapping.heads(), mapping.dim()}, {1, mapping.dim() * some, some}};
-            launch_rows<Limits>(space, mapping, memory, {from + first}, rows);
-            launch_rows<Limits>(space, mapping, memory, {to + first}, static_cast<StridedView<const E, 3>>(rows));
+            launch_rows<Limits>(space_, mapping, memory, {from + first}, rows);
+            launch_rows<Limits>(space_, mapping, memory, {to + first}, static_cast<StridedView<const E, 3>>(rows));
         }
     }
 
     /// Blocks and allocates if this is more than ever before.
-    std::byte* scratch_of(const ExecutionSpace& space, std::int64_t bytes) {
+    std::byte* scratch_of(std::int64_t bytes) {
         const auto size = static_cast<std::size_t>(bytes);
         if (size > scratch_.size()) {
-            Scratch scratch{space, "cellar: scratch", size};
-            if (scratch_.size() != 0) space.fence("cellar: more scratch memory"); // enqueued kernels use the old memory
+            Scratch scratch{space_, "cellar: scratch", size};
+            if (scratch_.size() != 0)
+                space_.fence("cellar: more scratch memory"); // enqueued kernels use the old memory
             scratch_ = std::move(scratch);
         }
         return scratch_.data();
     }
 
     template <int N, class T>
-    static void write_packs(const ExecutionSpace& space, const std::uint64_t* bits, T visible, T hidden,
-                            StridedView<T, 2> mask) {
+    void write_packs(const std::uint64_t* bits, T visible, T hidden, StridedView<T, 2> mask) {
         auto* const packs = reinterpret_cast<kernel::Pack<T, N>*>(mask.pointer);
         const kernel::WriteMask<T, N> write{bits, visible, hidden, packs, mask.extent(1)};
-        launch_elements<Limits, false>("cellar: mask", space, write, mask.extent(0), 1, mask.extent(1) / N);
+        launch_elements<Limits, false>("cellar: mask", space_, write, mask.extent(0), 1, mask.extent(1) / N);
     }
 
     template <class Word>
-    static void launch_copies(const ExecutionSpace& space, std::span<const SlotRows> tensors, const SlotCopy* copies,
-                              std::int64_t count) {
+    void launch_copies(std::span<const SlotRows> tensors, const SlotCopy* copies, std::int64_t count) {
         kernel::CopySlots<Word> copy{};
         copy.copies = copies;
         std::int64_t longest = 0;
@@ -351,21 +368,27 @@ private:
             copy.tensors[i] = tensors[i];
             longest = std::max(longest, copy.words(tensors[i]));
         }
-        launch_elements<Limits, false>("cellar: slots", space, copy, count, std::ssize(tensors), longest);
+        launch_elements<Limits, false>("cellar: slots", space_, copy, count, std::ssize(tensors), longest);
     }
 
     template <class Shift>
-    const typename Shift::Factor* upload_factors(const ExecutionSpace& space, const Shift& shift, int layer,
-                                                 std::int32_t delta, int pairs) {
+    const typename Shift::Factor* upload_factors(const Shift& shift, int layer, std::int32_t delta, int pairs) {
         using Factor = typename Shift::Factor;
         bytes_.resize(static_cast<std::size_t>(pairs) * sizeof(Factor));
         for (int pair = 0; pair < pairs; ++pair) {
             const Factor factor = shift.factor(layer, pair, delta);
             std::memcpy(bytes_.data() + static_cast<std::size_t>(pair) * sizeof(Factor), &factor, sizeof(Factor));
         }
-        return reinterpret_cast<const Factor*>(factors_.upload(space, bytes_));
+        return reinterpret_cast<const Factor*>(factors_.upload(space_, bytes_));
     }
 
+    /// To be called when all work given to the space is done.
+    void fenced() {
+        for_each_list(*this, [](auto& list) { list.fenced(); });
+        attention_.fenced();
+    }
+
+    ExecutionSpace space_;
     List<Cell> cells_{Limits::staging_bytes}; // of a pass's puts
     List<Cell> gathered_{Limits::staging_bytes};
     List<Cell> moved_{Limits::staging_bytes};   // sources and targets; apart from rotations, so that neither list is

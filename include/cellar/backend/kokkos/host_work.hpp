@@ -6,7 +6,14 @@
 #include <cellar/backend/host/rotate.hpp>
 #include <cellar/backend/host/rows.hpp>
 #include <cellar/backend/host/runs.hpp>
+#include <cellar/backend/kokkos/buffer.hpp>
+#include <cellar/base/ids.hpp>
+#include <cellar/base/plan.hpp>
+#include <cellar/base/slot_copy.hpp>
 #include <cellar/base/view.hpp>
+#include <cellar/element/storage_format.hpp>
+#include <cellar/layout/mapping.hpp>
+#include <cellar/shift/shift.hpp>
 
 #include <Kokkos_Core.hpp>
 
@@ -14,6 +21,7 @@
 #include <cstdint>
 #include <iterator>
 #include <span>
+#include <utility>
 
 namespace cellar::detail {
 
@@ -64,79 +72,88 @@ struct CopySlotsPiece {
 
 /// The work of a `KokkosBackend` on the cores of the host: the routines of `HostBackend`, divided among threads. In
 /// these execution spaces a kernel is done when its launch returns, so pieces may point to the caller's memory.
-template <class ExecutionSpace>
+template <class ExecutionSpace, class MemorySpace>
 class KokkosHostWork {
 public:
     static constexpr bool on_device = false;
 
-    template <class Mapping, class E, class T>
-    void scatter(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Cell> cells,
-                 StridedView<const T, 3> rows) {
-        in_pieces(space, std::ssize(cells), row_bytes<E>(mapping), [&](std::int64_t begin, std::int64_t end) {
-            scatter_rows(mapping, memory, cells_from(cells, begin, end), rows_from(rows, begin, end));
+    explicit KokkosHostWork(ExecutionSpace space) : space_{std::move(space)} {}
+
+    template <LayoutMapping Mapping, StorageUnit E, class T>
+    void scatter(const Mapping& mapping, KokkosBuffer<E, MemorySpace>& buffer, std::span<const Cell> cells,
+                 StridedView<const T, 3> rows) const {
+        in_pieces(space_, std::ssize(cells), row_bytes<E>(mapping), [&](std::int64_t begin, std::int64_t end) {
+            scatter_rows(mapping, buffer.data(), cells_from(cells, begin, end), rows_from(rows, begin, end));
         });
     }
 
-    template <class Mapping, class E, class T>
-    void gather(const ExecutionSpace& space, const Mapping& mapping, const E* memory, std::span<const Cell> cells,
-                StridedView<T, 3> rows) {
+    template <LayoutMapping Mapping, StorageUnit E, class T>
+    void gather(const Mapping& mapping, const KokkosBuffer<E, MemorySpace>& buffer, std::span<const Cell> cells,
+                StridedView<T, 3> rows) const {
+        if (rows.size() == 0) return;
         const std::int64_t parts = gather_parts(mapping, cells);
         const std::int64_t bytes = std::ssize(cells) * row_bytes<E>(mapping);
-        in_pieces(space, parts, bytes / parts,
-                  [&](std::int64_t begin, std::int64_t end) { gather_rows(mapping, memory, cells, rows, begin, end); });
+        in_pieces(space_, parts, bytes / parts, [&](std::int64_t begin, std::int64_t end) {
+            gather_rows(mapping, buffer.data(), cells, rows, begin, end);
+        });
     }
 
     /// Runs that overlap themselves are not divided among threads; strips are.
-    template <class Mapping, class E>
-    void move(const ExecutionSpace& space, const Mapping& mapping, E* memory, std::span<const Move> moves) {
+    template <LayoutMapping Mapping, StorageUnit E>
+    void move(const Mapping& mapping, KokkosBuffer<E, MemorySpace>& buffer, std::span<const Move> moves) const {
         const std::int64_t parts = move_parts(mapping, moves);
         if (parts == 0) return;
-        const auto piece = [&](std::int64_t begin, std::int64_t end) { move_runs(mapping, memory, moves, begin, end); };
+        const auto piece = [&](std::int64_t begin, std::int64_t end) {
+            move_runs(mapping, buffer.data(), moves, begin, end);
+        };
         if (!contiguous_cells<Mapping> && std::any_of(moves.begin(), moves.end(), overlaps)) return piece(0, parts);
         const std::int64_t bytes = cells_of(moves) * row_bytes<E>(mapping);
-        in_pieces(space, parts, bytes / parts, piece);
+        in_pieces(space_, parts, bytes / parts, piece);
     }
 
-    template <class Mapping, class E, class Shift>
-    void rotate(const ExecutionSpace& space, const Mapping& mapping, E* memory, const Shift& shift, int layer,
-                std::span<const KeyRotation> rotations) {
-        in_pieces(space, cells_of(rotations), row_bytes<E>(mapping), [&](std::int64_t begin, std::int64_t end) {
-            rotate_runs(mapping, memory, shift, layer, rotations, begin, end);
+    template <LayoutMapping Mapping, Element E, ShiftPolicy Shift>
+    void rotate(const Mapping& mapping, KokkosBuffer<E, MemorySpace>& buffer, const Shift& shift, int layer,
+                std::span<const KeyRotation> rotations) const {
+        in_pieces(space_, cells_of(rotations), row_bytes<E>(mapping), [&](std::int64_t begin, std::int64_t end) {
+            rotate_runs(mapping, buffer.data(), shift, layer, rotations, begin, end);
         });
     }
 
-    template <class F, class... Planes>
-    void encode(const ExecutionSpace& space, std::span<const Cell> cells, StridedView<const float, 3> values,
-                const float* factors, const Planes&... planes) {
-        in_pieces(space, std::ssize(cells), float_bytes(values), [&](std::int64_t begin, std::int64_t end) {
+    /// See `StoresFormat`.
+    template <StorageFormat F, class... Planes>
+    void encode(std::span<const Cell> cells, StridedView<const float, 3> values, const float* factors,
+                const Planes&... planes) const {
+        in_pieces(space_, std::ssize(cells), float_bytes(values), [&](std::int64_t begin, std::int64_t end) {
             encode_rows<F>(cells_from(cells, begin, end), rows_from(values, begin, end), factors, planes...);
         });
     }
 
-    template <class F, class... Planes>
-    void decode(const ExecutionSpace& space, std::span<const Cell> cells, StridedView<float, 3> values,
-                const float* factors, const Planes&... planes) {
-        in_pieces(space, std::ssize(cells), float_bytes(values), [&](std::int64_t begin, std::int64_t end) {
+    template <StorageFormat F, class... Planes>
+    void decode(std::span<const Cell> cells, StridedView<float, 3> values, const float* factors,
+                const Planes&... planes) const {
+        in_pieces(space_, std::ssize(cells), float_bytes(values), [&](std::int64_t begin, std::int64_t end) {
             decode_rows<F>(cells_from(cells, begin, end), rows_from(values, begin, end), factors, planes...);
         });
     }
 
-    template <class F, class Shift, class Units, class... Scales>
-    void rotate_encoded(const ExecutionSpace& space, const Shift& shift, int layer,
-                        std::span<const KeyRotation> rotations, const Units& units, const Scales&... scales) {
+    template <StorageFormat F, ShiftPolicy Shift, class Units, class... Scales>
+    void rotate_encoded(const Shift& shift, int layer, std::span<const KeyRotation> rotations, const Units& units,
+                        const Scales&... scales) const {
         const std::int64_t values = std::int64_t{units.mapping.heads()} * units.mapping.dim() * F::values_per_unit;
         const std::int64_t bytes = values * std::int64_t{sizeof(float)};
-        in_pieces(space, cells_of(rotations), bytes, [&](std::int64_t begin, std::int64_t end) {
+        in_pieces(space_, cells_of(rotations), bytes, [&](std::int64_t begin, std::int64_t end) {
             detail::rotate_encoded<F>(shift, layer, rotations, begin, end, units, scales...);
         });
     }
 
-    void copy_slots(const ExecutionSpace& space, std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) {
+    void copy_slots(std::span<const SlotRows> tensors, std::span<const SlotCopy> copies) const {
         const CopySlotsPiece piece{tensors, copies};
-        in_pieces(space, piece.size(), CopySlotsPiece::chunk_bytes, piece);
+        in_pieces(space_, piece.size(), CopySlotsPiece::chunk_bytes, piece);
     }
 
-    void fenced() {}
+    const ExecutionSpace& space() const { return space_; }
+
+    void fence() const { space_.fence("cellar"); }
 
 private:
     // Of one token.
@@ -148,6 +165,8 @@ private:
     static std::int64_t row_bytes(const Mapping& mapping) {
         return std::int64_t{mapping.heads()} * mapping.dim() * std::int64_t{sizeof(E)};
     }
+
+    ExecutionSpace space_;
 };
 
 } // namespace cellar::detail
