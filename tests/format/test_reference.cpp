@@ -264,6 +264,8 @@ TEST_CASE("vectors encode any floats to the bits of plain loops, and no more blo
 TEST_CASE("vectors encode any groups of floats to the bits of plain loops") {
     std::vector<Head> heads = heads_of_any_bits(60);
     append(heads, usual_heads(dim, 60));
+    heads.push_back(
+        make_head("less than half of the least step", dim, [](int i) { return i % 3 == 0 ? -4.5e-8 : 4e-8; }));
     check_groups<2, 32>(heads);
     check_groups<3, 64>(heads);
     check_groups<4, 32>(heads);
