@@ -55,8 +55,11 @@ struct Bfloat16Products {
 
     /// Numbers of two rows side by side, that of `row` in the lower half of a lane: 0 to 3, 16 to 19, 8 to 11 and 24 to
     /// 27 in `first`, the others of 32 in `second`.
+    struct Pairs {
+        Lanes first, second;
+    };
     template <const ByteNumbers& Table>
-    CELLAR_INLINE void zip(const std::int8_t* row, const std::int8_t* next, Lanes& first, Lanes& second) {
+    CELLAR_INLINE Pairs zip(const std::int8_t* row, const std::int8_t* next) {
         using Bytes = std::int8_t __attribute__((vector_size(32)));
         using Ints = Avx2Vector::Ints;
         Bytes a;
@@ -70,8 +73,11 @@ struct Bfloat16Products {
         const Lanes both = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
         const Lanes lower = look_up(Table.lower, both);
         const Lanes upper = upper_bytes<Table>(both);
+        Lanes first;
+        Lanes second;
         asm("vpunpcklbw %2, %1, %0" : "=v"(first) : "v"(lower), "v"(upper));
         asm("vpunpckhbw %2, %1, %0" : "=v"(second) : "v"(lower), "v"(upper));
+        return {first, second};
     }
     /// Numbers 0 to 15 and 16 to 31, from sums in the order of `zip`.
     CELLAR_INLINE void in_order(Sums first, Sums second, Sums* to) {

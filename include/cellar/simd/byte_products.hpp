@@ -176,18 +176,25 @@ struct VnniProducts {
         return Avx512Vector::is_available() && static_cast<bool>(__builtin_cpu_supports("avx512vnni"));
     }
 
-    /// The 16 bytes at rows[c] + at of cells c = 0, 1, ..., 15: four of each in to[0], the next four in to[1], ...
+    /// The N bytes at rows[c] + at of cells c = 0, 1, ..., 15, 16 or 32: four of each in to[0], the next four in to[1],
+    /// ...
+    template <int N>
     CELLAR_INLINE void columns(const std::int8_t* const* rows, std::ptrdiff_t at, Columns* to) {
-        const Columns a = every_fourth(rows, at);
-        const Columns b = every_fourth(rows + 1, at);
-        const Columns c = every_fourth(rows + 2, at);
-        const Columns d = every_fourth(rows + 3, at);
-        const Columns ab[2] = {zip<1, 0>(a, b, Lanes{}), zip<1, 1>(a, b, Lanes{})};
-        const Columns cd[2] = {zip<1, 0>(c, d, Lanes{}), zip<1, 1>(c, d, Lanes{})};
-        to[0] = zip<2, 0>(ab[0], cd[0], Lanes{});
-        to[1] = zip<2, 1>(ab[0], cd[0], Lanes{});
-        to[2] = zip<2, 0>(ab[1], cd[1], Lanes{});
-        to[3] = zip<2, 1>(ab[1], cd[1], Lanes{});
+        if constexpr (N == 16) {
+            transpose_fours(every_fourth(rows, at), every_fourth(rows + 1, at), every_fourth(rows + 2, at),
+                            every_fourth(rows + 3, at), to);
+        } else {
+            // Vectors have two times four lanes of cells 0 to 3, or of 8 to 11, and as many of the next four cells.
+            Columns low[4];
+            Columns high[4];
+            const auto* const other = rows + 8;
+            transpose_fours(two_rows(rows, at), two_rows(rows + 1, at), two_rows(rows + 2, at), two_rows(rows + 3, at),
+                            low);
+            transpose_fours(two_rows(other, at), two_rows(other + 1, at), two_rows(other + 2, at),
+                            two_rows(other + 3, at), high);
+            for (int i = 0; i < 4; ++i) to[i] = join<0>(low[i], high[i], Lanes{});
+            for (int i = 0; i < 4; ++i) to[4 + i] = join<1>(low[i], high[i], Lanes{});
+        }
     }
     /// Adds the products of unsigned codes and of the same four bytes of a query.
     CELLAR_INLINE Columns add(Columns sum, Columns codes, const std::int8_t* query) {
@@ -197,68 +204,65 @@ struct VnniProducts {
         return sum;
     }
 
-    /// Words of two rows side by side: lane i of eight has word i of `row`, and above it that of `next`.
-    CELLAR_INLINE Avx2Vector::Ints zip_words(const std::int8_t* row, const std::int8_t* next) {
-        using Words = std::int16_t __attribute__((vector_size(16)));
-        Words a;
-        Words b;
+    /// 16 bytes of two rows side by side: byte i of `row`, then that of `next`.
+    CELLAR_INLINE Avx2Vector::Ints zip_bytes(const std::int8_t* row, const std::int8_t* next) {
+        using Half = std::int32_t __attribute__((vector_size(16)));
+        Half a;
+        Half b;
+        Half low;
+        Half high;
         std::memcpy(&a, row, sizeof(a));
         std::memcpy(&b, next, sizeof(b));
-        return reinterpret_cast<Avx2Vector::Ints>(
-            __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15));
+        asm("vpunpcklbw %2, %1, %0" : "=v"(low) : "v"(a), "v"(b));
+        asm("vpunpckhbw %2, %1, %0" : "=v"(high) : "v"(a), "v"(b));
+        return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
     }
-    /// Lanes of a and of b in turn.
-    CELLAR_INLINE Columns zip_lanes(Avx2Vector::Ints a, Avx2Vector::Ints b) {
-        return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
+    /// Bytes as words of 16 bits.
+    CELLAR_INLINE Columns words(Avx2Vector::Ints bytes) {
+        Columns words;
+        asm("vpmovsxbw %1, %0" : "=v"(words) : "v"(bytes));
+        return words;
     }
     /// Adds the products of two words in each lane.
-    CELLAR_INLINE Avx2Vector::Ints add_words(Avx2Vector::Ints sum, Avx2Vector::Ints a, Avx2Vector::Ints b) {
+    CELLAR_INLINE Columns add_words(Columns sum, Columns a, Columns b) {
         asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
         return sum;
     }
-    /// The first one in lanes 0 to 3, the second one in the others.
-    CELLAR_INLINE Avx2Vector::Ints broadcast(const std::int32_t* first, const std::int32_t* second) {
-        Avx2Vector::Ints both;
+    /// The first one in lanes 0 to 7, the second one in the others.
+    CELLAR_INLINE Columns broadcast(const std::int32_t* first, const std::int32_t* second) {
+        Columns both;
         asm("vpbroadcastd %1, %0" : "=v"(both) : "m"(*first));
-        asm("vpbroadcastd %1, %0%{%2%}" : "+v"(both) : "m"(*second), "Yk"(std::uint16_t{0xf0}));
+        asm("vpbroadcastd %1, %0%{%2%}" : "+v"(both) : "m"(*second), "Yk"(std::uint16_t{0xff00}));
         return both;
     }
 
-    /// Sums of products of weights of 16 bits and of codes, of two cells at a time: for elements d of 32, 0 to 7 and 16
-    /// to 23 in the first half, the others in the second one.
-    struct PairSums {
-        Avx512Vector::Ints first, second;
-    };
-
-    /// Adds two weighted rows of N codes, 16 or 32. `weights`: that of the first row in the lower 16 bits.
-    template <int N>
+    /// Words of two rows side by side, or sums of their products with weights: of elements d of 32, 0 to 7 and 16 to 23
+    /// in the first half, the others in the second one.
     struct Pairs {
-        Avx512Vector::Ints first, second;
-
-        CELLAR_INLINE Pairs of(const std::int8_t* row, const std::int8_t* next) {
-            const Bytes a = Avx2Bytes::load<N>(row);
-            const Bytes b = Avx2Bytes::load<N>(next);
-            Bytes low;
-            Bytes high;
-            asm("vpunpcklbw %2, %1, %0" : "=v"(low) : "v"(a), "v"(b));
-            asm("vpunpckhbw %2, %1, %0" : "=v"(high) : "v"(a), "v"(b));
-            Pairs pairs;
-            asm("vpmovsxbw %1, %0" : "=v"(pairs.first) : "v"(low));
-            asm("vpmovsxbw %1, %0" : "=v"(pairs.second) : "v"(high));
-            return pairs;
-        }
+        Columns first, second;
     };
+
+    /// Of N codes of each row, 16 or 32.
     template <int N>
-    CELLAR_INLINE void add(PairSums& sums, const Pairs<N>& pairs, const std::int32_t* weights) {
-        asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sums.first) : "v"(pairs.first), "m"(*weights));
-        asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sums.second) : "v"(pairs.second), "m"(*weights));
+    CELLAR_INLINE Pairs pairs(const std::int8_t* row, const std::int8_t* next) {
+        const Bytes a = Avx2Bytes::load<N>(row);
+        const Bytes b = Avx2Bytes::load<N>(next);
+        Bytes low;
+        Bytes high;
+        asm("vpunpcklbw %2, %1, %0" : "=v"(low) : "v"(a), "v"(b));
+        asm("vpunpckhbw %2, %1, %0" : "=v"(high) : "v"(a), "v"(b));
+        Columns first;
+        Columns second;
+        asm("vpmovsxbw %1, %0" : "=v"(first) : "v"(low));
+        asm("vpmovsxbw %1, %0" : "=v"(second) : "v"(high));
+        return {first, second};
     }
     /// Elements 0 to 15 and 16 to 31.
-    CELLAR_INLINE void in_order(const PairSums& sums, Avx512Vector::Floats* to) {
-        const Avx512Vector::Ints low =
+    CELLAR_INLINE void in_order(Pairs sums, Avx512Vector::Floats* to) {
+        const Columns low =
             __builtin_shufflevector(sums.first, sums.second, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23);
-        const Avx512Vector::Ints high = __builtin_shufflevector(sums.first, sums.second, 8, 9, 10, 11, 12, 13, 14, 15,
-                                                                24, 25, 26, 27, 28, 29, 30, 31);
+        const Columns high = __builtin_shufflevector(sums.first, sums.second, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26,
+                                                     27, 28, 29, 30, 31);
         to[0] = __builtin_convertvector(low, Avx512Vector::Floats);
         to[1] = __builtin_convertvector(high, Avx512Vector::Floats);
     }
@@ -281,6 +285,28 @@ private:
             : "+v"(all)
             : "m"(*reinterpret_cast<Row>(rows[12] + at)), "Yk"(std::uint16_t{0xf000}));
         return all;
+    }
+    // The 32 bytes of rows 0 and 4.
+    CELLAR_INLINE Columns two_rows(const std::int8_t* const* rows, std::ptrdiff_t at) {
+        Avx2Vector::Ints a;
+        Avx2Vector::Ints b;
+        std::memcpy(&a, rows[0] + at, sizeof(a));
+        std::memcpy(&b, rows[4] + at, sizeof(b));
+        return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    }
+    // Lane i of each four lanes of a, b, c and d becomes four lanes of to[i].
+    CELLAR_INLINE void transpose_fours(Columns a, Columns b, Columns c, Columns d, Columns* to) {
+        const Columns ab[2] = {zip<1, 0>(a, b, Lanes{}), zip<1, 1>(a, b, Lanes{})};
+        const Columns cd[2] = {zip<1, 0>(c, d, Lanes{}), zip<1, 1>(c, d, Lanes{})};
+        to[0] = zip<2, 0>(ab[0], cd[0], Lanes{});
+        to[1] = zip<2, 1>(ab[0], cd[0], Lanes{});
+        to[2] = zip<2, 0>(ab[1], cd[1], Lanes{});
+        to[3] = zip<2, 1>(ab[1], cd[1], Lanes{});
+    }
+    // Of each eight lanes of a, then of b, the first half, or with `Half` = 1 the second one.
+    template <int Half, std::size_t... I>
+    CELLAR_INLINE Columns join(Columns a, Columns b, std::index_sequence<I...>) {
+        return __builtin_shufflevector(a, b, static_cast<int>(I / 4 * 8 + 4 * std::size_t{Half} + I % 4)...);
     }
     // Of each four lanes, the first half, or with `Half` = 1 the second one, of a and b, interleaved `Width` at a time.
     template <int Width, int Half, std::size_t... I>

@@ -104,9 +104,9 @@ struct Avx2Levels {
     }
 };
 
-/// Levels as unsigned bytes: larger by `bias`.
+/// Levels that are looked up in registers, as bytes, and as unsigned ones: larger by `bias`.
 template <const Levels& Table>
-struct UnsignedLevels {
+struct LevelsInVectors {
 private:
     static constexpr int lowest() {
         std::int8_t level = 0;
@@ -118,14 +118,16 @@ private:
             if (Table.of_codes[code] != code + lowest()) return false;
         return true;
     }
+    template <int Bias>
     struct Bytes {
         alignas(64) std::uint8_t of_codes[64] = {}; // once for each 16 bytes of a vector
 
         constexpr Bytes() {
-            for (int i = 0; i < 64; ++i) of_codes[i] = static_cast<std::uint8_t>(Table.of_codes[i % 16] - lowest());
+            for (int i = 0; i < 64; ++i) of_codes[i] = static_cast<std::uint8_t>(Table.of_codes[i % 16] + Bias);
         }
     };
-    static constexpr Bytes bytes{};
+    template <int Bias>
+    static constexpr Bytes<Bias> bytes{};
 
 public:
     static constexpr int bias = -lowest();
@@ -133,14 +135,14 @@ public:
     /// Those of codes, one in each byte of a vector of 32 or 64 bytes.
     template <class V>
     [[CELLAR_AVX512, gnu::always_inline]] static inline V look_up(V codes) {
+        return look_up_in<0>(codes);
+    }
+    template <class V>
+    [[CELLAR_AVX512, gnu::always_inline]] static inline V look_up_unsigned(V codes) {
         if constexpr (are_codes()) {
             return codes;
         } else {
-            V table;
-            V found;
-            std::memcpy(&table, bytes.of_codes, sizeof(table));
-            asm("vpshufb %2, %1, %0" : "=v"(found) : "v"(table), "v"(codes));
-            return found;
+            return look_up_in<bias>(codes);
         }
     }
 
@@ -151,6 +153,14 @@ public:
     }
 
 private:
+    template <int Bias, class V>
+    [[CELLAR_AVX512, gnu::always_inline]] static inline V look_up_in(V codes) {
+        V table;
+        V found;
+        std::memcpy(&table, bytes<Bias>.of_codes, sizeof(table));
+        asm("vpshufb %2, %1, %0" : "=v"(found) : "v"(table), "v"(codes));
+        return found;
+    }
     template <class V, std::size_t... I>
     [[CELLAR_AVX512, gnu::always_inline]] static inline void in_order(V lower, V upper, V* to,
                                                                       std::index_sequence<I...>) {

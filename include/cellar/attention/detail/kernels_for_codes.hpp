@@ -26,7 +26,6 @@ using vectors::lanes;
 using vectors::load;
 using vectors::store;
 // One for each lane. Here, because in templates g++ 12 takes `lanes` for no constant.
-using UnsignedBytes = std::uint8_t __attribute__((vector_size(std::size_t{lanes})));
 using Shorts = std::int16_t __attribute__((vector_size(2 * std::size_t{lanes})));
 
 /// Unpacks one head of some cells: codes [cells, stride], with zeros after dim, and factors and offsets [groups,
@@ -54,10 +53,10 @@ CELLAR_KERNEL void widen_factors(const Factor* from, std::int64_t groups, float*
         for (std::int64_t i = 0; i < groups * tile_cells; i += lanes) store(to + i, load(from + i));
     } else if constexpr (requires { Factor::shift; }) { // see HalfOfE4m3
         for (std::int64_t i = 0; i < groups * tile_cells; i += lanes) {
-            UnsignedBytes bytes;
-            std::memcpy(&bytes, from + i, sizeof(bytes));
-            const auto bits = __builtin_convertvector(bytes, vectors::Ints);
-            const auto magnitude = bits & 0x7f;
+            // Through floats, because compilers widen bytes one by one.
+            const Floats bytes = load(reinterpret_cast<const std::int8_t*>(from + i));
+            const vectors::Ints bits = __builtin_convertvector(bytes, vectors::Ints) & 0xff;
+            const vectors::Ints magnitude = bits & 0x7f;
             const vectors::Ints of_normal = (magnitude << Factor::shift) + Factor::exponent;
             const Floats normal = reinterpret_cast<Floats>(of_normal);
             const Floats subnormal = __builtin_convertvector(magnitude, Floats) * broadcast(Factor::least);
@@ -70,6 +69,17 @@ CELLAR_KERNEL void widen_factors(const Factor* from, std::int64_t groups, float*
     }
 }
 
+template <std::size_t By, std::size_t... I>
+CELLAR_INLINE vectors::Ints largest_of(vectors::Ints v, std::index_sequence<I...> all) {
+    const vectors::Ints other = vectors::shuffle<((I + By) % sizeof...(I))...>(v, v);
+    const vectors::Ints larger = other > v ? other : v;
+    if constexpr (By == 1) {
+        return larger;
+    } else {
+        return largest_of<By / 2>(larger, all);
+    }
+}
+
 // The largest magnitude; infinity or not a number, if one of them is that.
 CELLAR_INLINE float largest_magnitude(const float* from, std::int64_t n) {
     vectors::Ints largest{};
@@ -78,9 +88,7 @@ CELLAR_INLINE float largest_magnitude(const float* from, std::int64_t n) {
             reinterpret_cast<vectors::Ints>(load(from + i)) & 0x7fffffff; // ordered as the floats are
         largest = magnitude > largest ? magnitude : largest;
     }
-    std::int32_t most = 0;
-    for (int i = 0; i < lanes; ++i) most = std::max(most, largest[i]);
-    return __builtin_bit_cast(float, most);
+    return reinterpret_cast<Floats>(largest_of<std::size_t{lanes} / 2>(largest, vectors::Lanes{}))[0];
 }
 
 // One group of a query: `wide` elements, to bytes at most half a step away. The step is not a number if an element is
@@ -201,10 +209,9 @@ template <std::size_t R, int Block, class Sums>
 CELLAR_KERNEL void dot_rows(const std::int8_t* q, const CodeTile<std::int8_t>& keys, int cells, const float* weights,
                             const FetchedRows& next, float* scores) {
     constexpr int step = sums::lanes / int{R};
-    const int fetched = next.count();
+    LinesAhead ahead{next, (cells + step - 1) / step};
     for (int c = 0; c < cells; c += step) {
-        for (int i = c; i < std::min(c + step, fetched); ++i)
-            prefetch<CacheLevel::second>(next.rows[i], next.row_bytes);
+        ahead.step();
         dot_cells<R, Block, Sums>(q, keys, c, weights, scores, std::make_index_sequence<std::size_t{step}>{});
     }
 }
@@ -299,53 +306,84 @@ struct RoundedWeights {
     static constexpr std::ptrdiff_t row = tile_cells / 2;
     std::int32_t pairs[4 * row];
     float steps[4];
-    std::int32_t totals[4]; // of the integers, if they are asked for
 };
 
-// `most`: the largest product of a weight and a factor, for each query. Behind the cells, weights and factors are 0.
-template <bool Totals>
-CELLAR_INLINE void round_weights(const float* weights, int rows, int cells, const float* factors, const float* most,
-                                 RoundedWeights& to) {
-    constexpr float largest = 32767;
-    for (int r = 0; r < rows; ++r) {
-        to.steps[r] = most[r] / largest;
-        const Floats inverse = broadcast(most[r] == 0 ? 0.0F : largest / most[r]);
-        Floats total{}; // NOLINT(misc-const-correctness): Totals says whether it changes
-        for (int c = 0; c < cells; c += lanes) {
-            const Floats weight = load(weights + std::ptrdiff_t{r} * tile_cells + c);
-            // In this order, because a factor times `inverse` may be too large for a float.
-            const Floats shifted = weight * load(factors + c) * inverse + broadcast(12582912.0F);
-            const Shorts rounded = __builtin_convertvector(reinterpret_cast<vectors::Ints>(shifted), Shorts);
-            std::memcpy(to.pairs + r * RoundedWeights::row + c / 2, &rounded, sizeof(rounded));
-            if constexpr (Totals) total += shifted - broadcast(12582912.0F);
-        }
-        if constexpr (Totals) to.totals[r] = static_cast<std::int32_t>(vectors::sum_of<std::size_t{lanes} / 2>(total));
-    }
-}
+// The weights of a tile, and its factors, relative to the largest one of each row of tile_cells. They are prepared for
+// all groups at once, which do not wait for each other.
+struct RelativeWeights {
+    static constexpr float largest_integer = 32767;
+    float* weights; // [rows], in steps
+    float* factors; // [groups]
+    float* largest; // of each of these rows
+    bool weights_fit;
 
-template <int N, std::size_t... Row>
-CELLAR_INLINE void add_pair(const std::int32_t* weights, const std::int8_t* codes, const std::int8_t* next,
-                            Products::PairSums* sums, std::index_sequence<Row...>) {
-    const auto pairs = Products::Pairs<N>::of(codes, next);
-    (Products::add(sums[Row], pairs, weights + std::ptrdiff_t{Row} * RoundedWeights::row), ...);
+    // `scratch`: see scratch_rows. Behind the cells, weights and factors are 0.
+    CELLAR_INLINE static RelativeWeights of(const float* weights, int rows, int cells, const float* factors,
+                                            std::int64_t groups, float* scratch) {
+        float* const own = scratch + std::ptrdiff_t{max_rows_of_values} * tile_cells;
+        float* const of_groups = own + std::ptrdiff_t{max_rows_of_values} * tile_cells;
+        float* const largest = of_groups + groups * tile_cells;
+        divide(weights, rows, cells, largest_integer, own, largest);
+        divide(factors, groups, cells, 1, of_groups, largest + max_rows_of_values);
+        bool all_fit = true;
+        for (int r = 0; r < rows; ++r) all_fit = all_fit && fits(largest[r]);
+        return {own, of_groups, largest, all_fit};
+    }
+    // False if a factor or a weight is not finite, or if all are so small that integers are no measure for them.
+    CELLAR_INLINE bool fit(std::int64_t group) const {
+        return weights_fit && fits(largest[max_rows_of_values + group]);
+    }
+    CELLAR_INLINE void round(int first, int rows, std::int64_t group, int cells, RoundedWeights& to) const {
+        const float* const own = factors + group * tile_cells;
+        for (int r = 0; r < rows; ++r) {
+            to.steps[r] = largest[first + r] * (1 / largest_integer) * largest[max_rows_of_values + group];
+            for (int c = 0; c < cells; c += lanes) {
+                const Floats weight = load(weights + std::ptrdiff_t{first + r} * tile_cells + c);
+                const Floats shifted = weight * load(own + c) + broadcast(12582912.0F);
+                const Shorts rounded = __builtin_convertvector(reinterpret_cast<vectors::Ints>(shifted), Shorts);
+                std::memcpy(to.pairs + r * RoundedWeights::row + c / 2, &rounded, sizeof(rounded));
+            }
+        }
+    }
+
+private:
+    CELLAR_INLINE static bool fits(float largest) { return largest == 0 || (largest > 1e-30F && largest < 1e30F); }
+    CELLAR_INLINE static void divide(const float* from, std::int64_t rows, int cells, float most, float* to,
+                                     float* largest) {
+        for (std::int64_t r = 0; r < rows; ++r) {
+            const float* const row = from + r * tile_cells;
+            largest[r] = largest_magnitude(row, cells);
+            const Floats inverse = broadcast(largest[r] == 0 ? 0.0F : most / largest[r]);
+            for (int c = 0; c < cells; c += lanes) store(to + r * tile_cells + c, load(row + c) * inverse);
+        }
+    }
+};
+
+CELLAR_INLINE void add_words(Products::Pairs codes, const std::int32_t* weights, Products::Pairs& sums) {
+    const Products::Columns both = Products::Columns{} + *weights;
+    sums.first = Products::add_words(sums.first, codes.first, both);
+    sums.second = Products::add_words(sums.second, codes.second, both);
 }
 template <int N>
-CELLAR_INLINE void add_in_steps(const Products::PairSums& sums, float step, float* out) {
+CELLAR_INLINE void add_in_steps(Products::Pairs sums, float step, float* out) {
     Floats values[2];
     Products::in_order(sums, values);
     store(out, load(out) + values[0] * broadcast(step));
     if constexpr (N == 32) store(out + lanes, load(out + lanes) + values[1] * broadcast(step));
 }
 
-// N values of each row.
+// N values of each row. Behind the cells, weights are 0 up to a multiple of 16.
 template <int N, std::size_t... Row>
 CELLAR_INLINE void add_pairs(const RoundedWeights& weights, int cells, const std::int8_t* const* rows,
                              std::int64_t column, float* out, std::ptrdiff_t stride, LinesAhead& ahead,
-                             std::index_sequence<Row...> all) {
-    Products::PairSums sums[sizeof...(Row)] = {};
-    for (int c = 0; c < cells; c += 2) {
+                             std::index_sequence<Row...>) {
+    Products::Pairs sums[sizeof...(Row)] = {};
+    for (int c = 0; c < cells; c += 4) {
         ahead.step();
-        add_pair<N>(weights.pairs + c / 2, rows[c] + column, rows[c + 1] + column, sums, all);
+        for (int first = c; first < c + 4; first += 2) {
+            const Products::Pairs codes = Products::pairs<N>(rows[first] + column, rows[first + 1] + column);
+            (add_words(codes, weights.pairs + std::ptrdiff_t{Row} * RoundedWeights::row + first / 2, sums[Row]), ...);
+        }
     }
     (add_in_steps<N>(sums[Row], weights.steps[Row], out + std::ptrdiff_t{Row} * stride), ...);
 }
@@ -359,66 +397,56 @@ CELLAR_KERNEL void add_group(const RoundedWeights& weights, int cells, const std
     if (d < width) add_pairs<16>(weights, cells, rows, column + d, out + d, stride, ahead, all);
 }
 
-// The largest product of a weight and a factor, for each row. Returns false if a factor is not finite, or if products
-// with it are so small that integers are no measure for them.
-CELLAR_INLINE bool products_fit(const float* largest, int rows, int cells, const float* factors, float* most) {
-    const float of_factors = largest_magnitude(factors, cells);
-    for (int r = 0; r < rows; ++r) {
-        most[r] = largest[r] * of_factors;
-        if (!(most[r] < 1e30F) || (most[r] < 1e-30F && most[r] != 0)) return false;
-    }
-    return true;
-}
-
-// One group by integers: `width` values from `column` on. Returns false, and adds nothing, if products do not fit.
-CELLAR_INLINE bool add_rounded(const float* weights, const float* largest, int rows, int cells, const float* factors,
+// One group by integers: `width` values from `column` on.
+CELLAR_INLINE void add_rounded(const RelativeWeights& weights, int rows, int cells, std::int64_t group,
                                const std::int8_t* const* codes, std::int64_t column, std::int64_t width, float* out,
                                std::ptrdiff_t stride, LinesAhead& ahead) {
-    float most[max_rows_of_values];
-    if (!products_fit(largest, rows, cells, factors, most)) return false;
     RoundedWeights rounded;
     for (int r = 0; r < rows; r += 4) {
         const int some = std::min(rows - r, 4);
-        round_weights<false>(weights + std::ptrdiff_t{r} * tile_cells, some, cells, factors, most + r, rounded);
+        weights.round(r, some, group, cells, rounded);
         float* const to = out + r * stride;
         if (some == 1) add_group<1>(rounded, cells, codes, column, width, to, stride, ahead);
         if (some == 2) add_group<2>(rounded, cells, codes, column, width, to, stride, ahead);
         if (some == 4) add_group<4>(rounded, cells, codes, column, width, to, stride, ahead);
     }
-    return true;
 }
 
 #endif
 
 /// out [rows, dim] += weights [rows, tile_cells] * values. Behind the cells, weights, factors and offsets are 0 up to a
-/// multiple of 16. At most max_rows_of_values rows: 1, 2, or a multiple of 4. `scaled`: room for the weights.
+/// multiple of 16. At most max_rows_of_values rows: 1, 2, or a multiple of 4. `scratch`: see scratch_rows.
 /// Prefetches `next`.
 ///
 /// With pairs, the products of weights and factors are rounded to integers. The error of a sum of values is at most
 /// 2^-10 of the largest magnitude that its codes have with the largest factor of the tile.
 template <class Code>
-CELLAR_KERNEL void add_codes(const float* weights, int rows, int cells, const CodeTile<Code>& values, float* scaled,
+CELLAR_KERNEL void add_codes(const float* weights, int rows, int cells, const CodeTile<Code>& values, float* scratch,
                              float* out, std::ptrdiff_t stride, const FetchedRows& next) {
     const std::int64_t dim = padded_dim(values.dim);
-    constexpr std::int64_t together = std::int64_t{vectors::columns} * lanes;
-    LinesAhead ahead{next, (rows + 3) / 4 * std::max<std::int64_t>(1, dim / together) * cells};
 #ifdef CELLAR_COLUMNS
-    float largest[max_rows_of_values];
-    for (int r = 0; r < rows; ++r) largest[r] = largest_magnitude(weights + std::ptrdiff_t{r} * tile_cells, cells);
+    constexpr bool rounds = std::is_same_v<Code, std::int8_t>;
+    RelativeWeights relative;
+    if constexpr (rounds) relative = RelativeWeights::of(weights, rows, cells, values.factors, values.groups, scratch);
+#else
+    constexpr bool rounds = false;
 #endif
+    constexpr std::int64_t together = rounds ? 4 * 32 : std::int64_t{vectors::columns} * lanes;
+    LinesAhead ahead{next, (rows + 3) / 4 * std::max<std::int64_t>(1, dim * cells / together)};
     for (std::int64_t g = 0; g < values.groups; ++g) {
         const std::int64_t first = g * values.group;
         const std::int64_t width = g + 1 == values.groups ? dim - first : values.group;
-        const float* const factors = values.factors + g * tile_cells;
+        const std::int64_t column = g * values.next_group;
         bool is_added = false; // NOLINT(misc-const-correctness): CELLAR_COLUMNS is not defined for each level
 #ifdef CELLAR_COLUMNS
-        if constexpr (std::is_same_v<Code, std::int8_t>)
-            is_added = add_rounded(weights, largest, rows, cells, factors, values.rows, g * values.next_group, width,
-                                   out + first, stride, ahead);
+        if constexpr (rounds) {
+            is_added = relative.fit(g);
+            if (is_added) add_rounded(relative, rows, cells, g, values.rows, column, width, out + first, stride, ahead);
+        }
 #endif
         if (!is_added)
-            add_floats(weights, rows, cells, factors, values.rows, g * values.next_group, width, scaled, out + first,
-                       stride, ahead);
+            add_floats(weights, rows, cells, values.factors + g * tile_cells, values.rows, column, width, scratch,
+                       out + first, stride, ahead);
         if (values.offsets != nullptr)
             add_offsets(weights, rows, cells, values.offsets + g * tile_cells, width, out + first, stride);
     }

@@ -10,51 +10,54 @@ using Columns = Products::Columns;
 
 inline constexpr std::int32_t lower_four_bits = 0x0f0f0f0f; // of each byte
 
-/// Codes of 16 cells as unsigned bytes, which are `Bias` larger. Step s of them is a vector with four codes of each
-/// cell.
+/// How 16 cells are read: `values` of each are loaded together, as `steps` vectors with four bytes of each cell. Each
+/// of these is unpacked to `parts` vectors, which queries are multiplied by. `steps_of_group` of them share a factor.
+///
+/// Codes become unsigned bytes, which are `Bias` larger.
 template <int Bias>
 struct CodeColumns {
     using Sums = Columns;
 
     CELLAR_INLINE static Sums start(std::int32_t total) { return Columns{} - Bias * total; }
+    template <std::size_t Part>
     CELLAR_INLINE static Sums add(Sums sum, Columns codes, const std::int8_t* q) {
         return Products::add(sum, codes, q);
     }
+    CELLAR_INLINE static Floats finish(Sums sum) { return __builtin_convertvector(sum, Floats); }
 };
 
-/// Bytes. So many values and steps are loaded together; `steps_of_group` of these share a factor.
+/// Bytes.
+template <int Values>
 struct ByteColumns : CodeColumns<128> {
-    static constexpr int values = 16;
-    static constexpr int steps = 4;
-    static constexpr int steps_of_group = 4;
+    static constexpr int values = Values; // 16 or 32
+    static constexpr int steps = values / 4;
+    static constexpr int parts = 1;
+    static constexpr int steps_of_group = steps;
 
     CELLAR_INLINE static std::ptrdiff_t place(const CodeTile<std::int8_t>& keys, std::int64_t group, std::int64_t d) {
         return group * keys.next_group + d;
     }
     CELLAR_INLINE static void load(const std::int8_t* const* rows, std::ptrdiff_t at, Columns* to) {
-        Products::columns(rows, at, to);
-        flip(to, std::make_index_sequence<steps>{});
+        Products::columns<Values>(rows, at, to);
     }
-
-private:
-    template <std::size_t... Step>
-    CELLAR_INLINE static void flip(Columns* codes, std::index_sequence<Step...>) {
-        ((codes[Step] ^= static_cast<std::int32_t>(0x80808080)), ...);
+    CELLAR_INLINE static void unpack(Columns bytes, Columns* to) {
+        to[0] = bytes ^ static_cast<std::int32_t>(0x80808080);
     }
 };
 
-/// Codes of 4 bits. Steps 2 i and 2 i + 1 are those in the lower and in the upper bits of bytes 4 i to 4 i + 3 of 16.
+/// Codes of 4 bits: those in the lower and those in the upper bits of four bytes.
 template <class Format>
-struct NibbleColumns : CodeColumns<UnsignedLevels<Format::levels>::bias> {
+struct NibbleColumns : CodeColumns<LevelsInVectors<Format::levels>::bias> {
     static_assert(Format::values_per_unit % 32 == 0
                       && (values_per_factor<Format>() % 32 == 0
                           || (values_per_factor<Format>() == 16 && Format::levels.run <= 8)),
                   "a format with `levels`: expected units of 32 values or a multiple, and a factor for as many, or for "
                   "16 in runs of 8");
-    using Lookup = UnsignedLevels<Format::levels>;
+    using Lookup = LevelsInVectors<Format::levels>;
     static constexpr int values = 32;
-    static constexpr int steps = 8;
-    static constexpr int steps_of_group = values_per_factor<Format>() == 16 ? 4 : 8;
+    static constexpr int steps = 4;
+    static constexpr int parts = 2;
+    static constexpr int steps_of_group = values_per_factor<Format>() == 16 ? 2 : 4;
 
     /// Of the byte with value d of a head.
     static constexpr std::ptrdiff_t place(std::int64_t d) {
@@ -65,50 +68,47 @@ struct NibbleColumns : CodeColumns<UnsignedLevels<Format::levels>::bias> {
         return place(group * keys.group + d);
     }
     CELLAR_INLINE static void load(const std::int8_t* const* rows, std::ptrdiff_t at, Columns* to) {
-        Columns bytes[4];
-        Products::columns(rows, at, bytes);
-        look_up(bytes, to, std::make_index_sequence<4>{});
+        Products::columns<16>(rows, at, to);
     }
-
-private:
-    template <std::size_t... I>
-    CELLAR_INLINE static void look_up(const Columns* bytes, Columns* to, std::index_sequence<I...>) {
-        ((to[2 * I] = Lookup::look_up(bytes[I] & lower_four_bits),
-          to[2 * I + 1] = Lookup::look_up(bytes[I] >> 4 & lower_four_bits)),
-         ...);
+    CELLAR_INLINE static void unpack(Columns bytes, Columns* to) {
+        to[0] = Lookup::look_up_unsigned(bytes & lower_four_bits);
+        to[1] = Lookup::look_up_unsigned(bytes >> 4 & lower_four_bits);
     }
 };
 
-/// Numbers of 8 bits as bfloat16, two of each cell. Steps 2 i and 2 i + 1 are numbers 4 i and 4 i + 2, and 4 i + 1 and
-/// 4 i + 3.
+/// Numbers of 8 bits as bfloat16, two of each cell: the first and the third one of four, and the others. These have
+/// sums of their own, because each sum waits for the one before.
 template <class Format>
 struct NumberColumns {
-    static constexpr int values = 16;
+    static constexpr int values = 32;
     static constexpr int steps = 8;
+    static constexpr int parts = 2;
     static constexpr int steps_of_group = 8;
-    using Sums = Floats;
+    struct Sums {
+        Floats of_parts[2];
+    };
 
-    CELLAR_INLINE static Sums start(std::int32_t /*total*/) { return Sums{}; }
+    CELLAR_INLINE static Sums start(std::int32_t /*total*/) { return {}; }
+    template <std::size_t Part>
     CELLAR_INLINE static Sums add(Sums sum, Columns numbers, const std::int8_t* q) {
-        return Bfloat16Products::add(sum, numbers, q);
+        sum.of_parts[Part] = Bfloat16Products::add(sum.of_parts[Part], numbers, q);
+        return sum;
     }
+    CELLAR_INLINE static Floats finish(Sums sum) { return sum.of_parts[0] + sum.of_parts[1]; }
+
     static std::ptrdiff_t place(const CodeTile<std::int8_t>& /*keys*/, std::int64_t /*group*/, std::int64_t d) {
         return d;
     }
     CELLAR_INLINE static void load(const std::int8_t* const* rows, std::ptrdiff_t at, Columns* to) {
-        Columns bytes[4];
-        Products::columns(rows, at, bytes);
-        look_up(bytes, to, std::make_index_sequence<4>{});
+        Products::columns<32>(rows, at, to);
     }
-
-private:
-    template <std::size_t... I>
-    CELLAR_INLINE static void look_up(const Columns* bytes, Columns* to, std::index_sequence<I...>) {
-        (Bfloat16Products::look_up<Format::numbers>(bytes[I], to[2 * I], to[2 * I + 1]), ...);
+    CELLAR_INLINE static void unpack(Columns bytes, Columns* to) {
+        Bfloat16Products::look_up<Format::numbers>(bytes, to[0], to[1]);
     }
 };
 
-// The four bytes of a query that a step multiplies: of codes with `Run` (see `Levels`), or bytes, with a run of 4.
+// The four bytes of a query that a vector of codes is multiplied by: of codes with `Run` (see `Levels`), or bytes, with
+// a run of 4.
 template <int Run>
 CELLAR_INLINE std::uint32_t bytes_of_step(const std::int8_t* row, std::int64_t step) {
     const std::int64_t byte = step / 2 * 4;
@@ -168,17 +168,26 @@ CELLAR_KERNEL void round_to_bfloat16(const float* q, std::ptrdiff_t stride, int 
     }
 }
 
-template <class Codes, std::size_t Step, std::size_t... Row>
-CELLAR_INLINE void add_step(Columns codes, const std::int8_t* q, typename Codes::Sums* sums,
+template <class Codes, std::size_t Step, std::size_t Part, std::size_t... Row>
+CELLAR_INLINE void add_part(Columns codes, const std::int8_t* q, typename Codes::Sums* sums,
                             std::index_sequence<Row...>) {
     constexpr std::size_t rows = sizeof...(Row);
     constexpr std::size_t first = Step / Codes::steps_of_group * rows;
-    ((sums[first + Row] = Codes::add(sums[first + Row], codes, q + (Step * rows + Row) * 4)), ...);
+    constexpr std::size_t nth = Step * Codes::parts + Part;
+    ((sums[first + Row] = Codes::template add<Part>(sums[first + Row], codes, q + (nth * rows + Row) * 4)), ...);
 }
-template <class Codes, std::size_t... Row, std::size_t... Step>
-CELLAR_INLINE void add_steps(const Columns* codes, const std::int8_t* q, typename Codes::Sums* sums,
-                             std::index_sequence<Row...> all, std::index_sequence<Step...>) {
-    (add_step<Codes, Step>(codes[Step], q, sums, all), ...);
+template <class Codes, std::size_t Step, class Rows, std::size_t... Part>
+CELLAR_INLINE void add_step(Columns bytes, const std::int8_t* q, typename Codes::Sums* sums, Rows rows,
+                            std::index_sequence<Part...>) {
+    Columns codes[sizeof...(Part)];
+    Codes::unpack(bytes, codes);
+    (add_part<Codes, Step, Part>(codes[Part], q, sums, rows), ...);
+}
+template <class Codes, class Rows, std::size_t... Step>
+CELLAR_INLINE void add_steps(const Columns* bytes, const std::int8_t* q, typename Codes::Sums* sums, Rows rows,
+                             std::index_sequence<Step...>) {
+    constexpr std::make_index_sequence<std::size_t{Codes::parts}> parts;
+    (add_step<Codes, Step>(bytes[Step], q, sums, rows, parts), ...);
 }
 
 template <class Codes, std::size_t... Row>
@@ -186,12 +195,11 @@ CELLAR_INLINE void start_group(const ByteQueries& q, std::int64_t groups, std::i
                                std::index_sequence<Row...>) {
     ((sums[Row] = Codes::start(q.totals[std::int64_t{Row} * groups + g])), ...);
 }
-template <class Sums, std::size_t... Row>
+template <class Codes, std::size_t... Row>
 CELLAR_INLINE void finish_group(const ByteQueries& q, const CodeTile<std::int8_t>& keys, int first, std::int64_t g,
-                                const Sums* of_group, Floats* sums, std::index_sequence<Row...>) {
+                                const typename Codes::Sums* of_group, Floats* sums, std::index_sequence<Row...>) {
     const Floats factor = load(keys.factors + g * tile_cells + first);
-    ((sums[Row] += __builtin_convertvector(of_group[Row], Floats)
-                   * (factor * broadcast(q.steps[std::int64_t{Row} * keys.groups + g]))),
+    ((sums[Row] += Codes::finish(of_group[Row]) * (factor * broadcast(q.steps[std::int64_t{Row} * keys.groups + g]))),
      ...);
     if (keys.offsets == nullptr) return;
     const Floats offset = load(keys.offsets + g * tile_cells + first);
@@ -201,7 +209,7 @@ CELLAR_INLINE void finish_group(const ByteQueries& q, const CodeTile<std::int8_t
 // Scores of some queries and of 16 cells.
 template <class Codes, std::size_t... Row, std::size_t... Group>
 CELLAR_INLINE void dot_columns(const ByteQueries& q, const CodeTile<std::int8_t>& keys, int first, LinesAhead& ahead,
-                               float* scores, std::index_sequence<Row...> rows, std::index_sequence<Group...>) {
+                               float* scores, std::index_sequence<Row...> all, std::index_sequence<Group...>) {
     constexpr std::size_t r = sizeof...(Row);
     constexpr std::int64_t values = Codes::values;
     const std::int64_t of_groups = padded_dim(keys.group) * std::int64_t{sizeof...(Group)};
@@ -209,15 +217,17 @@ CELLAR_INLINE void dot_columns(const ByteQueries& q, const CodeTile<std::int8_t>
     Floats sums[r] = {};
     for (std::int64_t g = 0; g < keys.groups; g += std::int64_t{sizeof...(Group)}) {
         typename Codes::Sums of_group[r * sizeof...(Group)];
-        (start_group<Codes>(q, keys.groups, g + std::int64_t{Group}, of_group + Group * r, rows), ...);
+        (start_group<Codes>(q, keys.groups, g + std::int64_t{Group}, of_group + Group * r, all), ...);
         for (std::int64_t d = 0; d < of_groups; d += values) {
-            Columns codes[Codes::steps];
-            Codes::load(keys.rows + first, Codes::place(keys, g, d), codes);
+            const std::int8_t* const* rows = keys.rows + first;
+            asm("" : "+r"(rows)); // so that pointers stay where they are: there are more than registers
+            Columns bytes[Codes::steps];
+            Codes::load(rows, Codes::place(keys, g, d), bytes);
             ahead.step();
-            add_steps<Codes>(codes, query, of_group, rows, std::make_index_sequence<std::size_t{Codes::steps}>{});
-            query += std::int64_t{Codes::steps * 4} * std::int64_t{r};
+            add_steps<Codes>(bytes, query, of_group, all, std::make_index_sequence<std::size_t{Codes::steps}>{});
+            query += std::int64_t{Codes::steps * Codes::parts * 4} * std::int64_t{r};
         }
-        (finish_group(q, keys, first, g + std::int64_t{Group}, of_group + Group * r, sums, rows), ...);
+        (finish_group<Codes>(q, keys, first, g + std::int64_t{Group}, of_group + Group * r, sums, all), ...);
     }
     (store(scores + std::ptrdiff_t{Row} * tile_cells + first, sums[Row]), ...);
 }
@@ -242,7 +252,8 @@ CELLAR_INLINE void dot_in_columns(const ByteQueries& q, int rows, const CodeTile
 /// See the one of kernels_for_codes.hpp.
 CELLAR_KERNEL void dot_bytes(const ByteQueries& q, int rows, const CodeTile<std::int8_t>& keys, int cells,
                              float* /*weights*/, float* scores, const FetchedRows& next) {
-    dot_in_columns<ByteColumns>(q, rows, keys, cells, scores, next);
+    if (keys.group % 32 == 0) return dot_in_columns<ByteColumns<32>>(q, rows, keys, cells, scores, next);
+    dot_in_columns<ByteColumns<16>>(q, rows, keys, cells, scores, next);
 }
 /// The same for units of codes of 4 bits, with pointers to the first one's codes.
 template <class Format>
@@ -258,27 +269,17 @@ CELLAR_KERNEL void dot_numbers(const ByteQueries& q, int rows, const CodeTile<st
     dot_in_columns<NumberColumns<Format>>(q, rows, keys, cells, scores, next);
 }
 
-// Weighted sums of the values in 16 bytes, for one query: of those in the lower bits of even bytes and of odd ones, and
-// of those in the upper bits. The first eight bytes have the weights of one group, the others those of `upper`.
-struct WordSums {
-    sums::Ints words[4];
+// Weighted sums of the values in 16 bytes, for one query: of those in the lower bits of the bytes, and of those in the
+// upper ones.
+struct NibbleSums {
+    Columns lower, upper;
 
-    template <class Lookup>
-    CELLAR_INLINE static WordSums start(const RoundedWeights& weights, const RoundedWeights& upper, std::size_t row) {
-        const sums::Ints totals = Products::broadcast(weights.totals + row, upper.totals + row);
-        const sums::Ints less = totals * -Lookup::bias;
-        return {{less, less, less, less}};
-    }
-    CELLAR_INLINE void add(const sums::Ints* codes, sums::Ints weights) {
-        words[0] = Products::add_words(words[0], codes[0], weights);
-        words[1] = Products::add_words(words[1], codes[1], weights);
-        words[2] = Products::add_words(words[2], codes[2], weights);
-        words[3] = Products::add_words(words[3], codes[3], weights);
+    CELLAR_INLINE void add(Columns lower_codes, Columns upper_codes, Columns weights) {
+        lower = Products::add_words(lower, lower_codes, weights);
+        upper = Products::add_words(upper, upper_codes, weights);
     }
     template <class Lookup>
     CELLAR_INLINE void finish(float step, float step_of_upper, float* out) const {
-        const Columns lower = Products::zip_lanes(words[0], words[1]);
-        const Columns upper = Products::zip_lanes(words[2], words[3]);
         Columns values[2];
         Lookup::in_order(lower, upper, values);
         store(out, load(out) + __builtin_convertvector(values[0], Floats) * broadcast(step));
@@ -288,31 +289,27 @@ struct WordSums {
 
 // Of cells c and c + 1 and one query. `Groups`: 1 or 2, of the lists of weights.
 template <int Groups>
-CELLAR_INLINE sums::Ints weights_of(const RoundedWeights* weights, std::size_t row, int c) {
+CELLAR_INLINE Columns weights_of(const RoundedWeights* weights, std::size_t row, int c) {
     const std::ptrdiff_t place = static_cast<std::ptrdiff_t>(row) * RoundedWeights::row + c / 2;
-    if constexpr (Groups == 1) return sums::Ints{} + weights[0].pairs[place];
+    if constexpr (Groups == 1) return Columns{} + weights[0].pairs[place];
     return Products::broadcast(weights[0].pairs + place, weights[1].pairs + place);
 }
 
-// 32 values of each cell. `weights`: of one group, or of two.
+// 32 values of each cell. `weights`: of one group, or of two, of which the first eight bytes have the first one.
 template <class Lookup, int Groups, std::size_t... Row>
-CELLAR_INLINE void add_words(const RoundedWeights* weights, int cells, const std::int8_t* const* rows,
-                             std::ptrdiff_t at, float* out, std::ptrdiff_t stride, LinesAhead& ahead,
-                             std::index_sequence<Row...>) {
-    using Words = std::uint16_t __attribute__((vector_size(32)));
-    constexpr std::int32_t even = 0x00ff00ff;
-    const RoundedWeights& upper = weights[Groups - 1];
-    WordSums all[sizeof...(Row)] = {WordSums::start<Lookup>(weights[0], upper, Row)...};
+CELLAR_INLINE void add_nibbles(const RoundedWeights* weights, int cells, const std::int8_t* const* rows,
+                               std::ptrdiff_t at, float* out, std::ptrdiff_t stride, LinesAhead& ahead,
+                               std::index_sequence<Row...>) {
+    NibbleSums all[sizeof...(Row)] = {};
     for (int c = 0; c < cells; c += 2) {
         ahead.step();
-        const sums::Ints both = Products::zip_words(rows[c] + at, rows[c + 1] + at);
-        const sums::Ints low = Lookup::look_up(both & lower_four_bits);
-        const sums::Ints high = Lookup::look_up(both >> 4 & lower_four_bits);
-        const sums::Ints codes[4] = {low & even, reinterpret_cast<sums::Ints>(reinterpret_cast<Words>(low) >> 8),
-                                     high & even, reinterpret_cast<sums::Ints>(reinterpret_cast<Words>(high) >> 8)};
-        (all[Row].add(codes, weights_of<Groups>(weights, Row, c)), ...);
+        const sums::Ints both = Products::zip_bytes(rows[c] + at, rows[c + 1] + at);
+        const Columns low = Products::words(Lookup::look_up(both & lower_four_bits));
+        const Columns high = Products::words(Lookup::look_up(both >> 4 & lower_four_bits));
+        (all[Row].add(low, high, weights_of<Groups>(weights, Row, c)), ...);
     }
-    (all[Row].template finish<Lookup>(weights[0].steps[Row], upper.steps[Row], out + std::ptrdiff_t{Row} * stride),
+    (all[Row].template finish<Lookup>(weights[0].steps[Row], weights[Groups - 1].steps[Row],
+                                      out + std::ptrdiff_t{Row} * stride),
      ...);
 }
 template <class Format, std::size_t R>
@@ -321,31 +318,25 @@ CELLAR_KERNEL void add_nibbles_of(const RoundedWeights* weights, int cells, cons
                                   LinesAhead& ahead) {
     using Codes = NibbleColumns<Format>;
     for (std::int64_t d = 0; d < width; d += 32)
-        add_words<typename Codes::Lookup, Codes::steps / Codes::steps_of_group>(
+        add_nibbles<typename Codes::Lookup, Codes::steps / Codes::steps_of_group>(
             weights, cells, rows, Codes::place(first + d), out + d, stride, ahead, std::make_index_sequence<R>{});
 }
 
-// Values [first, first + width) of one group, or of two, by integers. See `add_rounded`.
+// Values [first, first + width) of group g, or of two groups from g on, by integers.
 template <class Format>
-CELLAR_INLINE bool add_rounded_nibbles(const float* weights, const float* largest, int rows, int cells,
-                                       const float* factors, const std::int8_t* const* codes, std::int64_t first,
-                                       std::int64_t width, float* out, std::ptrdiff_t stride, LinesAhead& ahead) {
+CELLAR_INLINE void add_rounded_nibbles(const RelativeWeights& weights, int rows, int cells, std::int64_t g,
+                                       const std::int8_t* const* codes, std::int64_t first, std::int64_t width,
+                                       float* out, std::ptrdiff_t stride, LinesAhead& ahead) {
     constexpr int groups = NibbleColumns<Format>::steps / NibbleColumns<Format>::steps_of_group;
-    float most[std::size_t{groups}][max_rows_of_values];
-    for (int g = 0; g < groups; ++g)
-        if (!products_fit(largest, rows, cells, factors + std::ptrdiff_t{g} * tile_cells, most[g])) return false;
     RoundedWeights rounded[std::size_t{groups}];
     for (int r = 0; r < rows; r += 4) {
         const int some = std::min(rows - r, 4);
-        for (int g = 0; g < groups; ++g)
-            round_weights<true>(weights + std::ptrdiff_t{r} * tile_cells, some, cells,
-                                factors + std::ptrdiff_t{g} * tile_cells, most[g] + r, rounded[g]);
+        for (int i = 0; i < groups; ++i) weights.round(r, some, g + i, cells, rounded[i]);
         float* const to = out + r * stride;
         if (some == 1) add_nibbles_of<Format, 1>(rounded, cells, codes, first, width, to, stride, ahead);
         if (some == 2) add_nibbles_of<Format, 2>(rounded, cells, codes, first, width, to, stride, ahead);
         if (some == 4) add_nibbles_of<Format, 4>(rounded, cells, codes, first, width, to, stride, ahead);
     }
-    return true;
 }
 
 // The same by floats.
@@ -372,26 +363,28 @@ CELLAR_KERNEL void add_unpacked_nibbles(const float* weights, int rows, int cell
 /// See `add_codes`, for units of codes of 4 bits, with pointers to the first one's codes.
 template <class Format>
 CELLAR_KERNEL void add_nibbles(const float* weights, int rows, int cells, const CodeTile<std::int8_t>& values,
-                               float* scaled, float* out, std::ptrdiff_t stride, const FetchedRows& next) {
+                               float* scratch, float* out, std::ptrdiff_t stride, const FetchedRows& next) {
     constexpr int group = values_per_factor<Format>();
     constexpr int width = std::max(group, 32);
     LinesAhead ahead{next, std::int64_t{(rows + 3) / 4} * (values.dim / 32) * ((cells + 1) / 2)};
-    float largest[max_rows_of_values];
-    for (int r = 0; r < rows; ++r) largest[r] = largest_magnitude(weights + std::ptrdiff_t{r} * tile_cells, cells);
+    const RelativeWeights relative = RelativeWeights::of(weights, rows, cells, values.factors, values.groups, scratch);
     for (std::int64_t d = 0; d < values.dim; d += width) {
-        const float* const factors = values.factors + d / group * tile_cells;
-        if (!add_rounded_nibbles<Format>(weights, largest, rows, cells, factors, values.rows, d, width, out + d, stride,
-                                         ahead))
-            add_unpacked_nibbles<Format>(weights, rows, cells, factors, values.rows, d, scaled, out + d, stride, ahead);
+        const std::int64_t g = d / group;
+        const float* const factors = values.factors + g * tile_cells;
+        if (relative.fit(g) && relative.fit(g + width / group - 1))
+            add_rounded_nibbles<Format>(relative, rows, cells, g, values.rows, d, width, out + d, stride, ahead);
+        else
+            add_unpacked_nibbles<Format>(weights, rows, cells, factors, values.rows, d, scratch, out + d, stride,
+                                         ahead);
         for (int own = 0; has_offsets<Format> && own < width; own += group)
             add_offsets(weights, rows, cells, values.offsets + (d + own) / group * tile_cells, group, out + d + own,
                         stride);
     }
 }
 
-CELLAR_INLINE void add_pair_of_numbers(const Columns* numbers, const std::int32_t* weights, Floats* sums) {
-    sums[0] = Bfloat16Products::add(sums[0], numbers[0], weights);
-    sums[1] = Bfloat16Products::add(sums[1], numbers[1], weights);
+CELLAR_INLINE void add_pair_of_numbers(Bfloat16Products::Pairs numbers, const std::int32_t* weights, Floats* sums) {
+    sums[0] = Bfloat16Products::add(sums[0], numbers.first, weights);
+    sums[1] = Bfloat16Products::add(sums[1], numbers.second, weights);
 }
 CELLAR_INLINE void add_in_order(const Floats* sums, float* out) {
     Floats values[2];
@@ -410,9 +403,8 @@ CELLAR_INLINE void add_some_numbers(const std::int32_t* pairs, int cells, const 
     Floats all[2 * sizeof...(Row)] = {};
     for (int c = 0; c < cells; c += 2) {
         ahead.step();
-        Columns numbers[2];
         const std::int8_t* const next = c + 1 < cells ? rows[c + 1] + d : zeros;
-        Bfloat16Products::zip<Format::numbers>(rows[c] + d, next, numbers[0], numbers[1]);
+        const Bfloat16Products::Pairs numbers = Bfloat16Products::zip<Format::numbers>(rows[c] + d, next);
         (add_pair_of_numbers(numbers, pairs + std::ptrdiff_t{Row} * row + c / 2, all + 2 * Row), ...);
     }
     (add_in_order(all + 2 * Row, out + std::ptrdiff_t{Row} * stride), ...);
@@ -427,7 +419,7 @@ CELLAR_KERNEL void add_numbers_of(const std::int32_t* pairs, int cells, const st
 /// See `add_codes`, for numbers of 8 bits. Weights are rounded to bfloat16.
 template <class Format>
 CELLAR_KERNEL void add_numbers(const float* weights, int rows, int cells, const CodeTile<std::int8_t>& values,
-                               float* /*scaled*/, float* out, std::ptrdiff_t stride, const FetchedRows& next) {
+                               float* /*scratch*/, float* out, std::ptrdiff_t stride, const FetchedRows& next) {
     constexpr std::ptrdiff_t row = tile_cells / 2;
     LinesAhead ahead{next, std::int64_t{(rows + 3) / 4} * (values.dim / 32) * ((cells + 1) / 2)};
     std::int32_t pairs[max_rows_of_values * row];

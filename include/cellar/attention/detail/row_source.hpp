@@ -82,8 +82,12 @@ public:
     }
 
     FetchedRows fetched(HeadRows<E> rows, int count) {
+        std::int64_t bytes = source_.dim * static_cast<std::int64_t>(sizeof(E));
+        if (count > 0 && rows[count - 1] - rows[0] == (count - 1) * source_.dim) { // they follow each other in memory
+            bytes *= count;
+            count = 1;
+        }
         for (int i = 0; i < count; ++i) fetched_[i] = reinterpret_cast<const std::byte*>(rows[i]);
-        const std::int64_t bytes = source_.dim * static_cast<std::int64_t>(sizeof(E));
         const auto lines = static_cast<int>((bytes + line_bytes - 1) / line_bytes);
         return {.rows = fetched_, .row_bytes = bytes, .lines = count * lines};
     }

@@ -37,19 +37,35 @@ template <CacheLevel Level>
 class SpreadLines {
 public:
     SpreadLines(const FetchedRows& next, std::int64_t steps)
-        : ahead_{{next.rows, 0}, next.row_bytes}, left_{next.lines}, together_{(next.lines + steps - 1) / steps} {
+        : rows_{next.rows}, row_bytes_{next.row_bytes}, left_{next.lines}, together_{(next.lines + steps - 1) / steps} {
         while (left_ > 0 && 2 * every_ * left_ <= steps) every_ *= 2;
+        if (left_ > 0) start_row();
     }
 
     [[gnu::always_inline]] void step() {
         if ((step_++ & (every_ - 1)) != 0) return;
-        for (std::int64_t i = 0; i < together_ && left_ > 0; ++i, --left_) ahead_.prefetch_line();
+        for (std::int64_t i = 0; i < together_ && left_ > 0; ++i) {
+            prefetch<Level>(at_, 1);
+            at_ += line_bytes;
+            --left_;
+            if (at_ < end_) continue;
+            ++rows_;
+            if (left_ > 0) start_row();
+        }
     }
 
 private:
-    RowsAhead<std::byte, Level> ahead_;
-    std::int64_t left_;     // lines
-    std::int64_t together_; // lines
+    [[gnu::always_inline]] void start_row() {
+        at_ = *rows_;
+        end_ = at_ + row_bytes_;
+    }
+
+    const std::byte* const* rows_;
+    std::int64_t row_bytes_;
+    const std::byte* at_ = nullptr;
+    const std::byte* end_ = nullptr; // of the row
+    std::int64_t left_;              // lines
+    std::int64_t together_;          // lines
     std::int64_t every_ = 1;
     std::int64_t step_ = 0;
 };

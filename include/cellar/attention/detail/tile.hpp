@@ -44,8 +44,6 @@ struct FetchedRows {
     const std::byte* const* rows = nullptr;
     std::int64_t row_bytes = 0;
     int lines = 0; ///< of all rows
-
-    int count() const { return lines == 0 ? 0 : lines / static_cast<int>((row_bytes + 63) / 64); }
 };
 
 /// How rows of floats are rotated: each by the angles of its own position. See `RotaryAngles` for lists of cosines and

@@ -70,7 +70,7 @@ public:
         const std::int64_t factors = (has_offsets<Format> ? 2 : 1) * all_groups_ * tile_cells;
         stored_factors_ = arrays.take<Factor>(factors);
         factors_ = arrays.take<float>(factors);
-        scaled_ = arrays.take<float>(std::max<std::int64_t>(4 * all_groups_, max_rows_of_values) * tile_cells);
+        scratch_ = arrays.take<float>(scratch_rows(all_groups_) * tile_cells);
         if constexpr (of_bytes || looks_up_numbers<Format>) {
             const std::int64_t bytes = of_bytes ? stride_ : 2 * stride_;
             queries_ = {arrays.take<std::int8_t>(rows * bytes + code_unit), bytes,
@@ -140,11 +140,12 @@ public:
     void dot(int first, int rows, int count, float* scores) const {
         if (packed_) {
             const CodeTile<std::int8_t> keys = tile(packed_pointers_);
-            kernels_.codes.dot_packed(queries_.from_row(first, keys.groups), rows, keys, count, scaled_, scores, next_);
+            kernels_.codes.dot_packed(queries_.from_row(first, keys.groups), rows, keys, count, scratch_, scores,
+                                      next_);
         } else if constexpr (of_bytes) {
             CodeTile<Code> keys = tile(code_pointers_);
             if (keys.groups == 1) keys.dim = padded_codes(keys.dim);
-            kernels_.codes.dot(queries_.from_row(first, keys.groups), rows, keys, count, scaled_, scores, next_);
+            kernels_.codes.dot(queries_.from_row(first, keys.groups), rows, keys, count, scratch_, scores, next_);
         } else {
             const float* const q = q_ + first * wide();
             if (unpacks_) {
@@ -158,10 +159,10 @@ public:
     }
     void add_values(const float* weights, int rows, int count, float* out) const {
         if (packed_)
-            return kernels_.codes.add_packed_values(weights, rows, count, tile(packed_pointers_), scaled_, out, wide(),
+            return kernels_.codes.add_packed_values(weights, rows, count, tile(packed_pointers_), scratch_, out, wide(),
                                                     next_);
         if (unpacks_)
-            return kernels_.codes.add_values(weights, rows, count, tile(code_pointers_), scaled_, out, wide(), next_);
+            return kernels_.codes.add_values(weights, rows, count, tile(code_pointers_), scratch_, out, wide(), next_);
         FloatRows::add_values(weights, rows, count, out);
     }
 
@@ -241,16 +242,20 @@ private:
         packed_pointers_.repeat_last(count);
         constexpr int values = values_of_group<Format>(whole_head); // of a unit, or of a scale
         constexpr std::int64_t factors = factors_in<Format>(values);
-        for (std::int64_t part = 0; part < source_.store->dim() / values; ++part)
-            for (int i = 0; i < count; ++i) {
+        const std::int64_t parts = source_.store->dim() / values;
+        for (int i = 0; i < count; ++i) {
+            Factor* const to = stored_factors_ + i;
+            Factor* const offsets = to + all_groups_ * tile_cells;
+            for (std::int64_t part = 0; part < parts; ++part) {
                 Factor own[std::size_t{2} * factors] = {};
                 unpack_factors<Format>(units[i] + part * (values / Format::values_per_unit),
                                        has_scale_plane<Format> ? scales[i] + part : nullptr, values, own);
-                Factor* const to = stored_factors_ + part * factors * tile_cells + i;
-                for (std::int64_t f = 0; f < factors; ++f) to[f * tile_cells] = own[f];
+                const std::int64_t first = part * factors;
+                for (std::int64_t f = 0; f < factors; ++f) to[(first + f) * tile_cells] = own[f];
                 if constexpr (has_offsets<Format>)
-                    for (std::int64_t f = 0; f < factors; ++f) to[(all_groups_ + f) * tile_cells] = own[factors + f];
+                    for (std::int64_t f = 0; f < factors; ++f) offsets[(first + f) * tile_cells] = own[factors + f];
             }
+        }
         widen_factors(count);
     }
     void unpack(HeadRows<unit_of<Format>> units, HeadRows<scale_of<Format>> scales, int count) {
@@ -271,13 +276,12 @@ private:
             if constexpr (stores_steps<Format>) code_pointers_.rows[i] = units[i]->steps;
             if constexpr (stores_codes<Format>) code_pointers_.rows[i] = units[i];
         }
-        for (std::int64_t g = 0; g < all_groups_; ++g) {
-            Factor* const to = stored_factors_ + g * tile_cells;
-            for (int i = 0; i < count; ++i) {
-                if constexpr (stores_steps<Format>) to[i] = units[i][g].scale;
-                if constexpr (stores_codes<Format>) to[i] = scales[i][g];
+        for (int i = 0; i < count; ++i)
+            for (std::int64_t g = 0; g < all_groups_; ++g) {
+                Factor& to = stored_factors_[g * tile_cells + i];
+                if constexpr (stores_steps<Format>) to = units[i][g].scale;
+                if constexpr (stores_codes<Format>) to = scales[i][g];
             }
-        }
     }
     // And zeros after those of the cells.
     void widen_factors(int count) {
@@ -305,7 +309,7 @@ private:
     Code* codes_;                      // [tile_cells, stride]
     Factor* stored_factors_ = nullptr; // [groups, tile_cells], and the offsets
     float* factors_ = nullptr;         // the same
-    float* scaled_ = nullptr;          // of kernels
+    float* scratch_ = nullptr;         // of kernels
     const float* q_ = nullptr;
     ByteQueries queries_{};
     RowPlaces<Units> places_;
