@@ -16,6 +16,7 @@
 #include <cellar/hybrid/hybrid_snapshot.hpp>
 #include <cellar/hybrid/pattern.hpp>
 #include <cellar/memory/memory.hpp>
+#include <cellar/memory/operations_by_name.hpp>
 #include <cellar/memory/saves_snapshots.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/memory/two_phase.hpp>
@@ -43,9 +44,12 @@ namespace cellar {
 ///   `of<M>()`.
 ///
 /// All members carry out an operation, or none does: a refusal, which names the member, or an exception leaves all of
-/// them as they were. Movable, not copyable. One thread may use it at a time.
+/// them as they were. Inputs of an encoder that wait for the next token of a sequence are not of its tokens, and belong
+/// to what reaches to that token: to a `copy_prefix` up to `next(from)` or further, and to a snapshot and a `restore`
+/// up to the end. `remove` from `next(s)` on, or going there, leaves them; with a begin of 0, they always go, so that
+/// another user can have s. Movable, not copyable. One thread may use it at a time.
 template <class Pattern, class... Members>
-class Hybrid {
+class Hybrid : public OperationsByName<Hybrid<Pattern, Members...>, HybridSnapshot<Members...>> {
     static_assert(sizeof...(Members) > 0, "a hybrid has at least one member");
     static_assert((TwoPhaseMemory<Members> && ...), "every member of a hybrid satisfies TwoPhaseMemory");
     using Map = detail::LayerMap<Pattern, Members...>;
@@ -60,6 +64,9 @@ public:
 
     /// False if keys and values of a member are not here: see `NoData`.
     static constexpr bool holds_data = (detail::holds_data<Members> && ...);
+    /// False for operations that a member lacks.
+    template <class Operation>
+    static constexpr bool performs = (detail::takes_part<Members, Operation> && ...);
 
     /// The memory of a model with `layers` layers. Each member has as many layers as the pattern gives it, and all have
     /// the same number of sequences and the same tokens, if any; anything else is a violation.
@@ -101,9 +108,7 @@ public:
     }
 
     /// Opens a pass in all members. If one refuses, none is opened. Costs what it costs the members.
-    Result<Pass> begin(const Batch& batch, Where where = Where::current()) {
-        return detail::perform(*this, op::Begin{batch}, where);
-    }
+    Result<Pass> begin(const Batch& batch, Where where = Where::current()) { return perform(op::Begin{batch}, where); }
     /// The same for the next `count` tokens of s, at next(s).
     Result<Pass> begin(Sequence s, std::int32_t count, Where where = Where::current()) {
         const detail::Caller caller{where};
@@ -118,13 +123,6 @@ public:
         // Braces keep the order.
         Passes passes = std::apply([&](auto&... m) { return Passes{open(m)...}; }, members_.all());
         return std::apply([&](auto&... pass) { return make_pass(tokens, std::move(pass)...); }, passes);
-    }
-
-    /// `to` gives up what it has and shares what all members keep of `from` below position `end`; from `next(from)`
-    /// on, also inputs that wait for the next token. No data moves. Refuses with `cannot_rewind` if a recurrent member
-    /// keeps no state there, and with `cannot_resume` as `Cache` does.
-    Result<void> copy_prefix(Sequence from, Sequence to, Position end, Where where = Where::current()) {
-        return detail::perform(*this, op::CopyPrefix{from, to, end}, where);
     }
 
     /// The position of the next token of s: the largest of what the members answer.
@@ -156,93 +154,6 @@ public:
         members_.for_each([&](const auto& m) { altered = std::min(altered, detail::altered_from(m, s)); });
         return altered;
     }
-
-    /// Removes positions [begin, end) of s in all members, and closes the gap. From `next(s)` on, it changes nothing,
-    /// except that inputs always go if `begin` is 0, so that another user can have s. Refuses as the members do: a
-    /// recurrent one only goes back, to a position where it keeps a state.
-    Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
-        return detail::perform(*this, op::Remove{s, begin, end}, where);
-    }
-
-    /// The same, and members that rotate keys rotate those of later tokens back by `rotate_by` positions; see
-    /// `Cache::remove`.
-    Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by, Where where = Where::current()) {
-        return detail::perform(*this, op::Remove{s, begin, end, rotate_by}, where);
-    }
-
-    /// What all members store for s at positions [from, to), to be kept whatever happens to s. `to_end`: up to the next
-    /// token of s, with the inputs that wait for it. No data moves. Refuses and costs as the members do, all or none.
-    Result<Snapshot> snapshot(Sequence s, Position from = Position{0}, Position to = to_end,
-                              Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
-        return detail::perform(*this, op::Snapshot{s, from, to}, where);
-    }
-
-    /// s takes up the snapshot, up to position `to`, in all members, or in none. Refuses as the members do: a recurrent
-    /// one accepts nothing but the snapshot's end.
-    Result<void> restore(Sequence s, const Snapshot& snapshot, Position to,
-                         Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
-        return detail::perform(*this, op::Restore<Snapshot>{s, snapshot, to}, where);
-    }
-    /// The same, up to the snapshot's end, with the inputs that wait there.
-    Result<void> restore(Sequence s, const Snapshot& snapshot,
-                         Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
-        return restore(s, snapshot, snapshot.to(where), where);
-    }
-
-    /// The way back: s goes on at position `to`, in all members, or in none. Going to `next(s)` changes nothing.
-    Result<void> rewind(Sequence s, Position to,
-                        Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
-        return detail::perform(*this, op::Rewind{s, to}, where);
-    }
-
-    /// `parent` grows by `child`, which begins where `parent` ends, in all members, or in none; `child` is then as if
-    /// moved from. Members join what they have of both; a later window or state takes the place of the earlier. Refuses
-    /// as the members do, and costs what it costs them.
-    Result<void> merge(Snapshot& parent, Snapshot&& child,
-                       Where where = Where::current()) requires(detail::merges<Members>&&...) {
-        return detail::perform(*this, op::Merge<Snapshot>{parent, child}, where);
-    }
-
-    /// Divides a snapshot in all members, or in none: it keeps positions below `at`, and the result has those from `at`
-    /// on. Refuses as the members do: a recurrent one always, one with a window that had moved on as well.
-    Result<Snapshot> split(Snapshot& snapshot, Position at,
-                           Where where = Where::current()) requires(detail::splits<Members>&&...) {
-        return detail::perform(*this, op::Split<Snapshot>{snapshot, at}, where);
-    }
-
-    /// Asks for a snapshot ahead of time, in all members that forget: see `Cache::schedule` and
-    /// `RecurrentMemory::schedule`. Other members have nothing to do. Refuses as the members do, with nothing changed.
-    Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
-        return detail::perform(*this, op::Schedule{s, p}, where);
-    }
-    /// Ends a schedule in all members. Does nothing in those that have none for s at p.
-    void unschedule(Sequence s, Position p, Where where = Where::current()) {
-        detail::perform(*this, op::Unschedule{s, p}, where).value();
-    }
-
-    /// Moves what the snapshot owns out of the members, to memory of its own. Throws `std::bad_alloc`, with nothing
-    /// changed, if there is no memory for it.
-    void offload(Snapshot& snapshot, OffloadTo to = OffloadTo::host,
-                 Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
-        static_assert(holds_data, "offload: a member has no keys and values (its backend is NoData), expected members "
-                                  "with memory");
-        detail::perform(*this, op::Offload<Snapshot>{snapshot, to}, where).value();
-    }
-
-    /// Brings a snapshot that is offloaded back into cells and slots of all members. Blocks. Refuses as they do.
-    Result<void> reload(Snapshot& snapshot, Where where = Where::current()) requires(TwoPhaseSnapshots<Members>&&...) {
-        static_assert(holds_data, "reload: a member has no keys and values (its backend is NoData), expected members "
-                                  "with memory");
-        return detail::perform(*this, op::Reload<Snapshot>{snapshot}, where);
-    }
-
-    /// In all members that have cells of tokens: see `Cache::form_pages`. Refuses as they do, with nothing changed.
-    Result<void> form_pages(Sequence s, std::int32_t page_size, Where where = Where::current()) {
-        return detail::perform(*this, op::FormPages{s, page_size}, where);
-    }
-
-    /// Defragments all members that have cells, or none if one has no memory for it.
-    void defragment(Where where = Where::current()) { detail::perform(*this, op::Defragment{}, where).value(); }
 
     /// Writes zeros to the free cells of all members that have cells; see `Cache::erase_free_cells`. States are not
     /// erased.
@@ -283,12 +194,6 @@ public:
         const detail::Caller caller{where};
         return members_.fewest([&](const auto& m) { return m.free_cells() + m.cells_freed_by(s); }) - free_cells();
     }
-    /// Sets cells aside for the next `tokens` tokens of s, in all members that have cells: see `Cache`. Refuses as they
-    /// do, with nothing changed.
-    Result<void> promise(Sequence s, std::int32_t tokens, Where where = Where::current()) {
-        return detail::perform(*this, op::Promise{s, tokens}, where);
-    }
-
     /// How many more snapshots the members have room for: see `RecurrentMemory`. INT32_MAX if none has such a limit.
     std::int32_t free_snapshots(Where where = Where::current()) const {
         const detail::Caller caller{where};
@@ -324,9 +229,14 @@ public:
         return member<index_of<M>()>(where);
     }
 
+    /// Carries an operation out in all members, or in none.
+    template <class Operation>
+    auto perform(const Operation& operation, Where where) {
+        return detail::perform(*this, operation, where);
+    }
     /// The two phases of an operation: those of all members, or of none. See `Performs`.
     template <class Operation>
-        requires(detail::takes_part<Members, Operation>&&...)
+        requires performs<Operation>
     auto prepare(const Operation& operation) {
         expect_valid(operation);
         auto prepared = members_.prepare(operation);

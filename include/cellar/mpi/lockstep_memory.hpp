@@ -17,7 +17,6 @@
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <chrono>
-#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -49,6 +48,8 @@ struct LockstepOptions {
 /// an operation was short of memory somewhere, every operation asks the other ranks. A memory of your own type asks
 /// unless its `prepare` returns an `Attempt`, which tells whether it allocated.
 ///
+/// A snapshot is of this rank's heads. All ranks must keep and destroy theirs together; destroying one sends nothing.
+///
 /// Operations of a pass (masks, `attend`) can fail on one rank alone. A backend that throws while it carries out an
 /// operation ends the process. One that throws anything but `std::bad_alloc` while it allocates, on one rank alone,
 /// leaves the others waiting. If a rank is dead or silent for `LockstepOptions::time_limit`, an `MpiFailure` is
@@ -60,6 +61,9 @@ class LockstepMemory : public detail::MemoryOnRanks<LockstepMemory<M>, M> {
 public:
     /// False if keys and values are not here: see `NoData`.
     static constexpr bool holds_data = detail::holds_data<M>;
+    /// False for operations that the memory lacks.
+    template <class Operation>
+    static constexpr bool performs = Performs<M, Operation>;
 
     /// All ranks make theirs at the same time, from memories with the same limits, windows, pairs of rotated elements
     /// and tokens: a difference is a violation on all ranks. It has its own duplicate of `comm`.
@@ -125,54 +129,6 @@ public:
     Position resumable_prefix(Sequence s, Position p, Where where = Where::current()) const {
         const detail::Caller caller{where};
         return memory_.resumable_prefix(s, p);
-    }
-
-    /// A snapshot of this rank's heads. All ranks must keep and destroy theirs together. Collective; always asks the
-    /// other ranks. Destroying it sends nothing.
-    auto snapshot(Sequence s, Position from = Position{0}, Position to = to_end,
-                  Where where = Where::current()) requires(TwoPhaseSnapshots<M>) {
-        return perform(op::Snapshot{s, from, to}, where);
-    }
-
-    /// Collective; else as that of the memory. `snapshot` is that of this rank. Always asks the other ranks.
-    template <class Snapshot>
-    Result<void> restore(Sequence s, const Snapshot& snapshot, Position to,
-                         Where where = Where::current()) requires(TwoPhaseSnapshots<M>) {
-        return perform(op::Restore<Snapshot>{s, snapshot, to}, where);
-    }
-    /// The same, up to the snapshot's end.
-    template <class Snapshot>
-        requires(!std::same_as<Snapshot, Position>)
-    Result<void> restore(Sequence s, const Snapshot& snapshot, Where where = Where::current())
-    requires(TwoPhaseSnapshots<M>) { return restore(s, snapshot, snapshot.to(where), where); }
-
-    /// Collective; else as that of the memory, with snapshots of this rank. Always asks the other ranks.
-    template <class Snapshot>
-    Result<void> merge(Snapshot& parent, Snapshot&& child, Where where = Where::current()) requires(detail::merges<M>) {
-        return perform(op::Merge<Snapshot>{parent, child}, where);
-    }
-    /// Collective. Always asks the other ranks.
-    template <class Snapshot>
-    auto split(Snapshot& snapshot, Position at, Where where = Where::current()) requires(detail::splits<M>) {
-        return perform(op::Split<Snapshot>{snapshot, at}, where);
-    }
-
-    /// Collective. Always asks the other ranks.
-    template <class Snapshot>
-    void offload(Snapshot& snapshot, OffloadTo to = OffloadTo::host,
-                 Where where = Where::current()) requires(TwoPhaseSnapshots<M>) {
-        perform(op::Offload<Snapshot>{snapshot, to}, where).value();
-    }
-    /// Collective. Always asks the other ranks.
-    template <class Snapshot>
-    Result<void> reload(Snapshot& snapshot, Where where = Where::current()) requires(TwoPhaseSnapshots<M>) {
-        return perform(op::Reload<Snapshot>{snapshot}, where);
-    }
-
-    /// Collective; else as that of the memory. Always asks the other ranks. A member of your own type that does not
-    /// prepare it must not throw.
-    void defragment(Where where = Where::current()) requires(Performs<M, op::Defragment>) {
-        perform(op::Defragment{}, where).value();
     }
 
     /// This and the next two: as the memory answers, of this rank. Not collective.

@@ -18,6 +18,7 @@
 #include <cellar/mpi/mpi_result.hpp>
 
 #include <chrono>
+#include <concepts>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -122,6 +123,10 @@ class PipelineStage : public detail::MemoryOnRanks<PipelineStage<M>, M> {
 
 public:
     using Pass = PipelinePass<PassOf<M>>;
+
+    /// False for operations with snapshots, and others that are not sent down the line.
+    template <class Operation>
+    static constexpr bool performs = std::same_as<Operation, op::Rewind>&& Performs<M, op::Rewind>;
 
     /// All ranks make theirs at the same time. It has its own duplicate of `comm`.
     PipelineStage(const Communicator& comm, M memory, const PipelineOptions& options = {},

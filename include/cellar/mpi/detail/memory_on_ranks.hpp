@@ -5,7 +5,7 @@
 #include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
-#include <cellar/base/result.hpp>
+#include <cellar/memory/operations_by_name.hpp>
 #include <cellar/memory/two_phase.hpp>
 
 #include <cstdint>
@@ -13,9 +13,19 @@
 
 namespace cellar::detail {
 
-/// The memory of this rank, and those of its operations that `Self::perform` carries out on all ranks.
+struct NoSnapshot {};
+template <class M>
+struct SnapshotIn {
+    using type = NoSnapshot;
+};
+template <HasSnapshots M>
+struct SnapshotIn<M> {
+    using type = SnapshotOf<M>;
+};
+
+/// The memory of this rank. `Self::perform` carries its operations out on all ranks.
 template <class Self, TwoPhaseMemory M>
-class MemoryOnRanks {
+class MemoryOnRanks : public OperationsByName<Self, typename SnapshotIn<M>::type> {
 public:
     using memory_type = M;
 
@@ -25,34 +35,6 @@ public:
     M& memory() { return memory_; }
     /// Ends the work with the other ranks.
     M release() && { return std::move(memory_); }
-
-    /// This and the next ones: as the memory's own, on all ranks.
-    Result<void> copy_prefix(Sequence from, Sequence to, Position end, Where where = Where::current()) {
-        return self().perform(op::CopyPrefix{from, to, end}, where);
-    }
-    Result<void> remove(Sequence s, Position begin, Position end, Where where = Where::current()) {
-        return self().perform(op::Remove{s, begin, end}, where);
-    }
-    /// A memory that rotates no keys ignores `rotate_by`.
-    Result<void> remove(Sequence s, Position begin, Position end, RotateBy rotate_by, Where where = Where::current()) {
-        return self().perform(op::Remove{s, begin, end, rotate_by}, where);
-    }
-    Result<void> rewind(Sequence s, Position to, Where where = Where::current()) requires(Performs<M, op::Rewind>) {
-        return self().perform(op::Rewind{s, to}, where);
-    }
-    /// A memory without schedules ignores this and the next, and one without cells the two after these.
-    Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
-        return self().perform(op::Schedule{s, p}, where);
-    }
-    void unschedule(Sequence s, Position p, Where where = Where::current()) {
-        self().perform(op::Unschedule{s, p}, where).value();
-    }
-    Result<void> promise(Sequence s, std::int32_t tokens, Where where = Where::current()) {
-        return self().perform(op::Promise{s, tokens}, where);
-    }
-    Result<void> form_pages(Sequence s, std::int32_t page_size, Where where = Where::current()) {
-        return self().perform(op::FormPages{s, page_size}, where);
-    }
 
     /// From this rank's bookkeeping, which is that of all ranks.
     Position next(Sequence s, Where where = Where::current()) const {
