@@ -22,20 +22,32 @@ enum class Segment {
 /// For `segment_cells` of a mapping: the segments of all cells are contiguous (no blocks).
 inline constexpr std::int32_t all_cells = INT32_MAX;
 
-/// [cells, heads, dim], last index fastest: a cell's row is contiguous, and so are the rows of all cells.
-class CellsHeadsDims {
+/// What a mapping places in memory: the elements, or the units, of heads in cells.
+class MappingExtents {
 public:
-    static constexpr Segment segment = Segment::row;
-    static constexpr std::int32_t segment_cells = all_cells;
-
-    CELLAR_FUNCTION constexpr CellsHeadsDims(std::int64_t cells, int heads, int dim)
-        : cells_{cells}, heads_{heads}, dim_{dim} {}
-
     CELLAR_FUNCTION constexpr std::int64_t cells() const { return cells_; }
     /// The number of heads of a cell.
     CELLAR_FUNCTION constexpr int heads() const { return heads_; }
     /// The number of elements, or of units, of a head.
     CELLAR_FUNCTION constexpr int dim() const { return dim_; }
+
+protected:
+    CELLAR_FUNCTION constexpr MappingExtents(std::int64_t cells, int heads, int dim)
+        : cells_{cells}, heads_{heads}, dim_{dim} {}
+
+    std::int64_t cells_;
+    int heads_;
+    int dim_;
+};
+
+/// [cells, heads, dim], last index fastest: a cell's row is contiguous, and so are the rows of all cells.
+class CellsHeadsDims : public MappingExtents {
+public:
+    static constexpr Segment segment = Segment::row;
+    static constexpr std::int32_t segment_cells = all_cells;
+
+    CELLAR_FUNCTION constexpr CellsHeadsDims(std::int64_t cells, int heads, int dim)
+        : MappingExtents{cells, heads, dim} {}
 
     /// From one cell to the next, in elements.
     CELLAR_FUNCTION constexpr std::int64_t stride_cell() const { return stride_head() * heads_; }
@@ -57,28 +69,17 @@ public:
                 {range.count, heads_, dim_},
                 {stride_cell(), stride_head(), stride_dim()}};
     }
-
-private:
-    std::int64_t cells_;
-    int heads_;
-    int dim_;
 };
 
 /// [heads, dim, cells], last index fastest: for one head and d, the elements of all cells are contiguous. Multiplying
 /// probabilities by values reads memory in order; writing a token touches heads * dim places.
-class HeadsDimsCells {
+class HeadsDimsCells : public MappingExtents {
 public:
     static constexpr Segment segment = Segment::element;
     static constexpr std::int32_t segment_cells = all_cells;
 
     CELLAR_FUNCTION constexpr HeadsDimsCells(std::int64_t cells, int heads, int dim)
-        : cells_{cells}, heads_{heads}, dim_{dim} {}
-
-    CELLAR_FUNCTION constexpr std::int64_t cells() const { return cells_; }
-    /// The number of heads of a cell.
-    CELLAR_FUNCTION constexpr int heads() const { return heads_; }
-    /// The number of elements, or of units, of a head.
-    CELLAR_FUNCTION constexpr int dim() const { return dim_; }
+        : MappingExtents{cells, heads, dim} {}
 
     /// From one cell to the next, in elements.
     CELLAR_FUNCTION constexpr std::int64_t stride_cell() const { return 1; }
@@ -101,30 +102,19 @@ public:
                 {range.count, heads_, dim_},
                 {stride_cell(), stride_head(), stride_dim()}};
     }
-
-private:
-    std::int64_t cells_;
-    int heads_;
-    int dim_;
 };
 
 /// [blocks, heads, cells of a block, dim], last index fastest: the rows of one head in a block of cells are contiguous.
 /// The last block has memory for all its cells.
 template <std::int32_t BlockCells>
     requires(BlockCells >= 2 && (BlockCells & (BlockCells - 1)) == 0)
-class BlocksHeadsCellsDims {
+class BlocksHeadsCellsDims : public MappingExtents {
 public:
     static constexpr Segment segment = Segment::head;
     static constexpr std::int32_t segment_cells = BlockCells;
 
     CELLAR_FUNCTION constexpr BlocksHeadsCellsDims(std::int64_t cells, int heads, int dim)
-        : cells_{cells}, heads_{heads}, dim_{dim} {}
-
-    CELLAR_FUNCTION constexpr std::int64_t cells() const { return cells_; }
-    /// The number of heads of a cell.
-    CELLAR_FUNCTION constexpr int heads() const { return heads_; }
-    /// The number of elements, or of units, of a head.
-    CELLAR_FUNCTION constexpr int dim() const { return dim_; }
+        : MappingExtents{cells, heads, dim} {}
 
     CELLAR_FUNCTION constexpr std::int64_t required_size() const {
         return (cells_ + BlockCells - 1) / BlockCells * stride_block();
@@ -144,10 +134,6 @@ public:
 
 private:
     CELLAR_FUNCTION constexpr std::int64_t stride_block() const { return std::int64_t{BlockCells} * heads_ * dim_; }
-
-    std::int64_t cells_;
-    int heads_;
-    int dim_;
 };
 
 namespace detail {
