@@ -76,7 +76,7 @@ std::vector<float> rows_of_bytes(std::mt19937& random, std::size_t n) {
 template <class Layout>
 std::vector<float> results(Instructions instructions, const Shape& shape, const std::vector<float>& q,
                            const std::vector<float>& k, const std::vector<float>& v,
-                           std::vector<ChannelFactors> factors = {}) {
+                           std::vector<ChannelFactors> factors = {}, const AttentionOptions& options = {}) {
     Cache<Layout, SlidingWindow<>> cache{
         CacheShape{.each_layer = {{shape.kv_heads, shape.key_dim, shape.value_dim}}, .factors = std::move(factors)},
         {.capacity = tokens + 1, .batch = tokens},
@@ -94,7 +94,7 @@ std::vector<float> results(Instructions instructions, const Shape& shape, const 
         pass.put(0, given(k), given(v));
         std::vector<float> some(static_cast<std::size_t>(n * shape.heads * shape.out_dim()));
         detail::attend_with(instructions, pass, 0, contiguous_view(row(first, q), n, shape.heads, shape.key_dim),
-                            contiguous_view(some.data(), n, shape.heads, shape.out_dim()), {}, CallingThread{});
+                            contiguous_view(some.data(), n, shape.heads, shape.out_dim()), options, CallingThread{});
         out.insert(out.end(), some.begin(), some.end());
         pass.commit();
         first += n;
@@ -179,17 +179,21 @@ void check(const Shape& shape, double longer = 1) {
         const Expected expected = expected_results(shape, q, stored_k, stored_v, longer);
         for (const Instructions instructions : all_instructions()) {
             CAPTURE(static_cast<int>(instructions));
-            const std::vector<float> found = results<Layout>(instructions, shape, q, k, v);
-            REQUIRE(found.size() == expected.results.size());
-            const bool rounds_weights = instructions == Instructions::avx512;
-            double worst = 0;
-            for (std::size_t i = 0; i < found.size(); ++i) {
-                const double bound = of_floats + (rounds_weights ? of_weights * expected.largest_value : 0)
-                                     + (rounds ? expected.bounds[i] : 0);
-                worst = std::max(worst, std::abs(found[i] - expected.results[i]) / bound);
+            for (const bool exact : {false, true}) { // AttentionOptions::exact_queries
+                const std::vector<float> found =
+                    results<Layout>(instructions, shape, q, k, v, {}, {.exact_queries = exact});
+                REQUIRE(found.size() == expected.results.size());
+                const bool rounds_weights = instructions == Instructions::avx512;
+                double worst = 0;
+                for (std::size_t i = 0; i < found.size(); ++i) {
+                    const double bound = of_floats + (rounds_weights ? of_weights * expected.largest_value : 0)
+                                         + (rounds && !exact ? expected.bounds[i] : 0);
+                    worst = std::max(worst, std::abs(found[i] - expected.results[i]) / bound);
+                }
+                CAPTURE(rounds);
+                CAPTURE(exact);
+                CHECK(worst < 1);
             }
-            CAPTURE(rounds);
-            CHECK(worst < 1);
         }
     }
 }

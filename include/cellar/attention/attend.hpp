@@ -115,12 +115,13 @@ auto stored_rows(const Store& store, std::int64_t dim) {
 
 /// The keys of a layer: those of the store, or rotated as they are read.
 template <bool OnDevice, class Source>
-auto keys_to_read(const Source& source, int layer, std::int64_t dim) {
-    const auto rows = stored_rows<OnDevice>(source.keys(layer), dim);
+auto keys_to_read(const Source& source, int layer, std::int64_t dim, bool exact_queries) {
+    auto rows = stored_rows<OnDevice>(source.keys(layer), dim);
+    if constexpr (requires { rows.exact_queries; }) rows.exact_queries = exact_queries;
     if constexpr (requires { source.angles(layer); }) {
         static_assert(!OnDevice, "attend: a device does not rotate keys as it reads them (RotateOnRead), expected a "
                                  "backend of the host, or keys that are rotated before put (RopeShift)");
-        return RotatedRows<std::remove_const_t<decltype(rows)>>{rows, &source.angles(layer)};
+        return RotatedRows<decltype(rows)>{rows, &source.angles(layer)};
     } else {
         return rows;
     }
@@ -165,7 +166,7 @@ void attend_to(Source source, Instructions instructions, int layer, const Querie
             }
         }
     };
-    const auto keys = keys_to_read<on_device>(source, layer, given.shape.key_dim);
+    const auto keys = keys_to_read<on_device>(source, layer, given.shape.key_dim, options.exact_queries);
     if (shape.value_dim == 0) return call(keys, stored_rows<on_device>(source.keys(layer), given.shape.value_dim));
     call(keys, stored_rows<on_device>(source.values(layer), given.shape.value_dim));
 }

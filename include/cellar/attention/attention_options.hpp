@@ -24,6 +24,9 @@ struct AttentionOptions {
     /// each has few. Faster, but the last bits of a result then depend on which sequences share cells in a batch. Only
     /// on a host.
     bool reads_shared_once = false;
+    /// Queries are not rounded for keys in fewer bits: keys are unpacked first, which takes about twice as long.
+    /// docs/how-to/compute-attention.md says what rounding changes. Devices round no queries.
+    bool exact_queries = false;
     /// Where the logarithm of the sum of exp(score) goes, [tokens, heads], learned sinks included; -infinity where
     /// there is no score. `merge_attention` needs it. It lies where the results do. Null: nowhere.
     StridedView<float, 2> log_sum_exp{};

@@ -39,7 +39,8 @@ struct EncodedRows {
 
     Mapping mapping;
     const Store* store;
-    std::int32_t dim; ///< the elements of a row that are read, from the first one on
+    std::int32_t dim;           ///< the elements of a row that are read, from the first one on
+    bool exact_queries = false; ///< see `AttentionOptions`
 };
 
 /// See the one for `StoredRows`.

@@ -63,7 +63,9 @@ public:
           stride_{padded_codes(source.store->dim())},
           unpacks_{kernels.codes.unpack != nullptr && (!rotates_heads<typename Store::Format> || is_whole(source))},
           in_place_{(stores_codes<Format> || stores_steps<Format>)&&unpacks_ && source.store->dim() % code_unit == 0},
-          packed_{kernels.codes.dot_packed != nullptr && unpacks_ && has_whole_units(source.dim)},
+          packed_{kernels.codes.dot_packed != nullptr && unpacks_ && has_whole_units(source.dim)
+                  && !source.exact_queries},
+          widens_{of_bytes && unpacks_ && source.exact_queries},
           codes_{arrays.take<Code>(in_place_ ? 0 : tile_cells * stride_)},
           places_{units_},
           scale_places_{scales_} {
@@ -90,7 +92,7 @@ public:
 
     void start_queries(const float* q, int rows, int rows_of_head) {
         q_ = q;
-        if (of_bytes || packed_)
+        if ((of_bytes && !widens_) || packed_)
             kernels_.codes.round_queries(q, wide(), rows, std::min(rows_of_head, 4), source_.dim, group(), run(),
                                          queries_);
     }
@@ -102,7 +104,7 @@ public:
 
     void find(const Tile& tile, int head) {
         next_ = {};
-        if (!unpacks_) return read(source_, tile.cells, tile.count, head);
+        if (!unpacks_ || widens_) return find_to_pack(tile, head);
         find_codes(places_.rows(head), scale_places_.rows(head), tile.count);
     }
     /// As floats.
@@ -114,7 +116,8 @@ public:
         next_ = {};
         if (!unpacks_) return read(source_, cells, count, head);
         list_rows(cells, count, head);
-        find_codes({some_units_, 0}, {some_scales_, 0}, count);
+        widens_ ? widen({some_units_, 0}, {some_scales_, 0}, count)
+                : find_codes({some_units_, 0}, {some_scales_, 0}, count);
     }
 
     FloatRows& read_floats(const Cell* cells, int count, int head) {
@@ -138,7 +141,9 @@ public:
     static void fetch_in(SoftmaxStep&) {}
 
     void dot(int first, int rows, int count, float* scores) const {
-        if (packed_) {
+        if (widens_) {
+            FloatRows::dot(q_ + first * wide(), rows, count, scores);
+        } else if (packed_) {
             const CodeTile<std::int8_t> keys = tile(packed_pointers_);
             kernels_.codes.dot_packed(queries_.from_row(first, keys.groups), rows, keys, count, scratch_, scores,
                                       next_);
@@ -306,6 +311,7 @@ private:
     bool unpacks_;
     bool in_place_;
     bool packed_;                      // kernels unpack in registers
+    bool widens_;                      // keys are floats for `dot`, too
     Code* codes_;                      // [tile_cells, stride]
     Factor* stored_factors_ = nullptr; // [groups, tile_cells], and the offsets
     float* factors_ = nullptr;         // the same
