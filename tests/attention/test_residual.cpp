@@ -412,9 +412,10 @@ TEST_CASE("a residual over random histories") {
         check(Trial<Unrotated<StandardV<q4_0>, FullCausal>, Exact>{{}, SlidingWindow<>{n, kept}, heads, seed});
         check(Trial<Unrotated<StandardV<Rotated<Hadamard<32>, fp8_e4m3>>, FullCausal>,
                     Unrotated<StandardV<float>, ChunkedAttention<>>>{{}, ChunkedAttention<>{n}, heads, seed});
-        const SlidingWindow<> wide{draw(1, 90), {.retention = 120, .sinks = draw(0, kept.sinks)}};
+        const int of_older = draw(n, 90); // at least as much as the residual shows
+        const SlidingWindow<> wide{of_older, {.retention = 120, .sinks = kept.sinks}};
         check(Trial<Unrotated<Blocked<bfloat16>, SlidingWindow<>>, Exact>{wide, SlidingWindow<>{n, kept}, heads, seed});
-        const SlidingWindow<> with_sinks{draw(1, 90), {.retention = 120, .sinks = 3}};
+        const SlidingWindow<> with_sinks{of_older, {.retention = 120, .sinks = 3}};
         check(Trial<Unrotated<PermutedV<bfloat16>, SlidingWindow<>>, Exact>{
             with_sinks, SlidingWindow<>{n, {.retention = kept.retention}}, heads, seed});
         check(Trial<Unrotated<StandardV<bfloat16>, FullCausal, EigenBackend>,
@@ -678,6 +679,74 @@ TEST_CASE("attend_residual: violations") {
     auto newer = begin(narrow, 2);
     CHECK(message(older, newer)
           == "attend_residual: the residual has 2 sinks, expected none, or at least the 4 of the other memory");
+}
+
+TEST_CASE("attend_residual: a residual that shows more than the other memory is a violation") {
+    const CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = dim};
+    const CacheLimits limits{.capacity = 20};
+    const auto message = [&](auto window, const SlidingWindow<>& exact, int tokens) {
+        Unrotated<StandardV<float>, decltype(window)> older_memory{shape, limits, window};
+        Exact newer_memory{shape, limits, exact};
+        const Floats rows(static_cast<std::size_t>(tokens) * dim);
+        auto older = older_memory.begin(Sequence{0}, tokens).value();
+        auto newer = newer_memory.begin(Sequence{0}, tokens).value();
+        older.put(0, rows, rows), newer.put(0, rows, rows);
+        Floats out(rows.size());
+        return violation_of([&] { attend_residual(older, newer, 0, rows, out); });
+    };
+    CHECK(message(SlidingWindow<>{3}, SlidingWindow<>{4}, 3) == "none"); // both show everything
+    CHECK(
+        message(SlidingWindow<>{3}, SlidingWindow<>{4}, 5)
+        == "attend_residual: token 3 sees positions from 0 on and 0 sinks in the residual, expected no more than from "
+           "1 on and 0 sinks, as in the other memory");
+    CHECK(message(ChunkedAttention<>{4}, SlidingWindow<>{2}, 4) == "none");
+    CHECK(
+        message(ChunkedAttention<>{4}, SlidingWindow<>{2}, 5)
+        == "attend_residual: token 4 sees positions from 3 on and 0 sinks in the residual, expected no more than from "
+           "4 on and 0 sinks, as in the other memory");
+    CHECK(
+        message(SlidingWindow<>{4}, SlidingWindow<>{3, {.sinks = 1}}, 5)
+        == "attend_residual: token 4 sees positions from 2 on and 1 sinks in the residual, expected no more than from "
+           "1 on and 0 sinks, as in the other memory");
+    CHECK(message(SlidingWindow<>{4, {.sinks = 1}}, SlidingWindow<>{4, {.sinks = 1}}, 9) == "none");
+    CHECK(message(SlidingWindow<>{4, {.sinks = 1}}, SlidingWindow<>{4}, 9) == "none");
+    CHECK(message(FullCausal{}, SlidingWindow<>{4, {.sinks = 1}}, 9) == "none");
+}
+
+TEST_CASE("attend_residual: a residual whose window may have gaps is a violation") {
+    const CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = dim};
+    Coarse older_memory{shape, {.capacity = 8, .positions = Positions::any}};
+    Exact newer_memory{shape, {.capacity = 8, .positions = Positions::any}, SlidingWindow<>{3}};
+    const Floats rows(dim);
+    auto older = older_memory.begin(Sequence{0}, 1).value();
+    auto newer = newer_memory.begin(Sequence{0}, 1).value();
+    older.put(0, rows, rows), newer.put(0, rows, rows);
+    Floats out(rows.size());
+    CHECK(violation_of([&] { attend_residual(older, newer, 0, rows, out); })
+          == "attend_residual: the residual has Positions::any, expected consecutive ones, so that all that its window "
+             "shows is there");
+}
+
+TEST_CASE("a hybrid with a residual: caches that rotate keys differently are a violation") {
+    const CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = dim};
+    const RopeShift<> rope{rope_frequencies(dim)};
+    const auto message = [&]<class OfCoarse, class OfExact>(const OfCoarse& of_coarse, const OfExact& of_exact) {
+        using Older = Cache<StandardV<fp8_e4m3>, FullCausal, OfCoarse>;
+        using Newer = Cache<StandardV<half>, SlidingWindow<>, OfExact>;
+        return violation_of([&] {
+            Hybrid<WithResidual, Older, Newer>{1, Older{shape, {.capacity = 8}, {}, of_coarse},
+                                               Newer{shape, {.capacity = 8}, SlidingWindow<>{3}, of_exact}};
+        });
+    };
+    const std::string differs = "hybrid: the exact cache rotates other elements of keys than the coarse one, or at "
+                                "another time, expected the same shift in both";
+    CHECK(message(rope, UnrotatedShift{}) == differs);
+    CHECK(message(rope, RotateOnRead<>{rope}) == differs);
+    CHECK(message(rope, RopeShift<Interleaved>{rope_frequencies(dim)}) == differs);
+    CHECK(message(rope, RopeShift<>{rope_frequencies(dim / 2)}) == differs);
+    CHECK(message(rope, rope) == "none");
+    CHECK(message(RotateOnRead<>{rope}, RotateOnRead<>{rope}) == "none");
+    CHECK(message(UnrotatedShift{}, DisabledShift{}) == "none");
 }
 
 } // namespace test_residual

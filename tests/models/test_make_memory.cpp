@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Memories of models that are known at run time only.
+#include "../violations.hpp"
 #include "every_model.hpp"
 #include <cellar/base/batch_builder.hpp>
 #include <cellar/format/blocks.hpp>
@@ -389,6 +390,78 @@ TEST_CASE("layers may have a residual, whose window and cells come from the limi
     chunked.layers[0].window = 4;
     CHECK(refusal_of<OfChunks>(chunked).starts_with("layer 0 is chunked, of 4 tokens"));
     CHECK(refusal_of<OfFull>(model_of({full_layer(2, 8)})).starts_with("layer 0 is full"));
+}
+
+TEST_CASE("an exact cache shows no more sinks than the window of its layers, and no gaps") {
+    using SmallFull = Cache<StandardV<q8_0>, FullCausal, RopeShift<>>;
+    using SmallSliding = Cache<StandardV<q8_0>, SlidingWindow<>, RopeShift<>>;
+    using Exact = Cache<StandardV<half>, SlidingWindow<>, RopeShift<>>;
+    const RunTimeDescription whole = model_of({full_layer(2, 64)});
+    RunTimeDescription sliding = whole;
+    sliding.layers[0].kind = LayerKind::sliding;
+    sliding.layers[0].window = 8;
+    const auto exact = [&]<class Coarse>(const RunTimeDescription& model, const MemoryLimits& limits, const Coarse*) {
+        using Pair = Hybrid<WithResidual, Coarse, Exact>;
+        auto memory = make_memory<Pair>(model, limits).value();
+        CHECK(memory.template member<Exact>().limits().positions == Positions::consecutive);
+        CHECK(memory.template member<Coarse>().limits().positions == limits.attention.positions);
+        return memory.template member<Exact>().window().sinks();
+    };
+    const SmallFull* const of_full = nullptr;
+    const SmallSliding* const of_sliding = nullptr;
+    for (const Positions of_all : {Positions::consecutive, Positions::any}) {
+        MemoryLimits limits{.attention = {.capacity = 100, .batch = 8, .positions = of_all},
+                            .residual = {.tokens = 4, .window = {.sinks = 4}}};
+        CHECK(exact(whole, limits, of_full) == 4);
+        CHECK(exact(sliding, limits, of_sliding) == 0); // as the layer
+        limits.window.sinks = 6;
+        CHECK(exact(whole, limits, of_full) == 4);
+        CHECK(exact(sliding, limits, of_sliding) == 6);
+        limits.residual.window.sinks = 0;
+        CHECK(exact(sliding, limits, of_sliding) == 0);
+        limits.residual.cells = CacheLimits{.cells = 30, .positions = of_all};
+        CHECK(exact(whole, limits, of_full) == 0);
+    }
+}
+
+TEST_CASE("an exact cache has room for snapshots") {
+    using Coarse = Cache<StandardV<q8_0>, FullCausal, RopeShift<>>;
+    using Exact = Cache<StandardV<half>, SlidingWindow<>, RopeShift<>>;
+    using Pair = Hybrid<WithResidual, Coarse, Exact>;
+    const RunTimeDescription model = model_of({full_layer(2, 64)});
+    MemoryLimits limits{.attention = {.sequences = 2, .capacity = 1000, .batch = 16},
+                        .residual = {.tokens = 8, .window = {.retention = 10, .sinks = 2}, .snapshots = 3}};
+    auto memory = make_memory<Pair>(model, limits).value();
+    CHECK(memory.member<Exact>().cells() == (2 + 3) * (2 + 10) + 16);
+    CHECK(bytes<Pair>(model, limits).value().data == memory.bytes());
+    std::vector<SnapshotOf<Pair>> snapshots;
+    for (int i = 0; i < 5; ++i) { // two of them also have sequences
+        const Sequence s{i % 2};
+        REQUIRE(memory.remove(s, Position{0}, to_end));
+        for (int tokens = 0; tokens < 80; tokens += 16) {
+            auto pass = memory.begin(s, 16);
+            REQUIRE(pass);
+            pass->mark_put(0);
+            pass->commit();
+        }
+        if (i < 3) snapshots.push_back(memory.snapshot(s).value());
+    }
+    limits.residual.cells = CacheLimits{.cells = 30};
+    CHECK(make_memory<Pair>(model, limits).value().member<Exact>().cells() == 30);
+}
+
+TEST_CASE("limits of a residual that are wrong are violations that name them") {
+    using Coarse = Cache<StandardV<q8_0>, FullCausal, RopeShift<>>;
+    using Exact = Cache<StandardV<half>, SlidingWindow<>, RopeShift<>>;
+    const auto message = [](const ResidualLimits& residual) {
+        return violation_of([&] {
+            static_cast<void>(make_memory<Hybrid<WithResidual, Coarse, Exact>>(
+                model_of({full_layer(2, 64)}), {.attention = {.capacity = 100}, .residual = residual}));
+        });
+    };
+    CHECK(message({.tokens = 0})
+          == "MemoryLimits::residual: 0 tokens and 0 snapshots, expected at least 1 token, and 0 snapshots or more");
+    CHECK(message({.snapshots = -1}).starts_with("MemoryLimits::residual: 32 tokens and -1 snapshots"));
 }
 
 TEST_CASE("the bytes of states equal those that are allocated") {

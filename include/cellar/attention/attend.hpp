@@ -20,7 +20,6 @@
 
 #include <cstdint>
 #include <iterator>
-#include <source_location>
 #include <type_traits>
 
 namespace cellar {
@@ -211,7 +210,7 @@ void attend_with(Instructions instructions, Pass& pass, int layer, const Queries
 /// flags. Linux is asked for permission to use AMX: docs/how-to/compute-attention.md.
 template <class Pass, class Queries, class Out, class Threads = CallingThread>
 void attend(Pass& pass, int layer, const Queries& q, Out&& out, const AttentionOptions& options = {},
-            const Threads& threads = {}, const std::source_location& where = std::source_location::current()) {
+            const Threads& threads = {}, Where where = Where::current()) {
     const detail::Caller caller{where};
     if constexpr (detail::expect_types<Pass, Queries, Out&&, Threads>()) {
         CELLAR_EXPECTS(threads.count() > 0, "attend: ", threads.count(), " threads, expected at least 1");

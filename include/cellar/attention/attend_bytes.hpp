@@ -25,7 +25,7 @@ struct AttendCall {
     int threads = 1;                ///< `count()` of the threads that it gets
     bool reads_shared_once = false; ///< as in `AttentionOptions`
     bool rotates_on_read = false;   ///< the cache has `RotateOnRead`
-    bool has_residual = false;      ///< of `attend_residual`: what the memory takes that is not the residual
+    bool has_residual = false;      ///< this is the memory beside a residual: it also takes what is merged
 };
 
 namespace detail {

@@ -13,7 +13,6 @@
 #include <cellar/layout/layer_shape.hpp>
 
 #include <cstdint>
-#include <source_location>
 #include <type_traits>
 #include <utility>
 
@@ -106,9 +105,8 @@ void attend_residual_with(Instructions instructions, Pass& pass, Residual& resid
 /// - `q`, `out`, `options`, `threads`: as for `attend`. `options.log_sum_exp` is that of both memories together.
 ///
 /// Violations: those of `attend`; passes of different batches; layers with different heads; a residual whose window
-/// has fewer sinks than that of the other memory, but not none.
-///
-/// What the residual's window shows must be there, so leave its `CacheLimits::positions` at `consecutive`.
+/// has fewer sinks than that of the other memory, but not none; one that shows a token more than the other memory does;
+/// one with `Positions::any`, because what its window shows must be there.
 ///
 /// Computes in float. A token gets the same result, up to rounding, as from one memory with these keys and values. NaN
 /// and infinity do not reach it from what a memory does not show.
@@ -119,7 +117,7 @@ void attend_residual_with(Instructions instructions, Pass& pass, Residual& resid
 template <class Pass, class Residual, class Queries, class Out, class Threads = CallingThread>
 void attend_residual(Pass& pass, Residual& residual, int layer, const Queries& q, Out&& out,
                      const AttentionOptions& options = {}, const Threads& threads = {},
-                     const std::source_location& where = std::source_location::current()) {
+                     Where where = Where::current()) {
     const detail::Caller caller{where};
     if constexpr (detail::expect_types<Pass, Queries, Out&&, Threads>()
                   && detail::expect_types<Residual, Queries, Out&&, Threads>()) {
@@ -132,7 +130,7 @@ void attend_residual(Pass& pass, Residual& residual, int layer, const Queries& q
 /// the pass of a cache works here, too.
 template <detail::pass_with_residual Pass, class Queries, class Out, class Threads = CallingThread>
 void attend(Pass& pass, int layer, const Queries& q, Out&& out, const AttentionOptions& options = {},
-            const Threads& threads = {}, const std::source_location& where = std::source_location::current()) {
+            const Threads& threads = {}, Where where = Where::current()) {
     pass.with_residual([&](auto& coarse, auto& exact) {
         attend_residual(coarse, exact, layer, q, std::forward<Out>(out), options, threads, where);
     });

@@ -11,7 +11,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <source_location>
 
 namespace cellar {
 
@@ -61,7 +60,7 @@ void expect_parts(const PartialAttention<T>& into, const PartialAttention<T>& ot
 /// aligned, and results that overlap are violations. O(elements).
 template <class T>
 void merge_attention(const PartialAttention<T>& into, const PartialAttention<T>& other,
-                     const std::source_location& where = std::source_location::current()) {
+                     Where where = Where::current()) {
     const detail::Caller caller{where};
     detail::expect_parts(into, other);
     constexpr float infinity = std::numeric_limits<float>::infinity();

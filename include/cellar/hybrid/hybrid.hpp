@@ -69,7 +69,8 @@ public:
     static constexpr bool performs = (detail::takes_part<Members, Operation> && ...);
 
     /// The memory of a model with `layers` layers. Each member has as many layers as the pattern gives it, and all have
-    /// the same number of sequences and the same tokens, if any; anything else is a violation.
+    /// the same number of sequences and the same tokens, if any; anything else is a violation. `WithResidual`: so are
+    /// caches whose shifts rotate different elements of keys, or not both when they are read.
     explicit Hybrid(int layers, Members... members, Where where = Where::current()) requires(!at_run_time)
         : map_{make_map(where, layers)}, members_{std::move(members)...} {
         check_members(where);
@@ -377,7 +378,16 @@ private:
         int member = 0;
         std::apply([&](const auto&... m) { (check(m, member++), ...); }, members_.all());
         CELLAR_EXPECTS(sequences_ > 0, "hybrid: no member, expected at least one");
+        if constexpr (std::is_same_v<Pattern, WithResidual>) check_rotations();
         check_tokens();
+    }
+
+    // Both caches get the same keys.
+    void check_rotations() {
+        CELLAR_EXPECTS(MemoryAccess::rotation(*members_.template get<0>())
+                           == MemoryAccess::rotation(*members_.template get<1>()),
+                       "hybrid: the exact cache rotates other elements of keys than the coarse one, or at another "
+                       "time, expected the same shift in both");
     }
 
     template <class M>

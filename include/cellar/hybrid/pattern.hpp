@@ -39,8 +39,9 @@ struct RunTimePattern {};
 
 /// As a pattern of two caches, each of which has all layers: the first one is coarse, in few bits, and the second one
 /// has the newest tokens exactly, in a window. The pass puts keys and values in both, and `attend` takes from the
-/// second one what its window shows (`<cellar/attention/attend_residual.hpp>`). Such a hybrid may be a member of
-/// another one, in place of a cache: docs/how-to/store-in-fewer-bits.md.
+/// second one what its window shows, which must be no more than the first one shows
+/// (`<cellar/attention/attend_residual.hpp>`). Both have the same shift. Such a hybrid may be a member of another one,
+/// in place of a cache: docs/how-to/store-in-fewer-bits.md.
 struct WithResidual {};
 
 /// The `member` of a layer without memory, in a `LayerPlace` and in the list of a `RunTimePattern`.

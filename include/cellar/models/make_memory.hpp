@@ -189,9 +189,10 @@ std::string refusal_of(const typename MemoryMaker<Memory>::Divided& divided) {
 
 } // namespace detail
 
-/// Makes the memory of a model that is known at run time only. A `Memory` that is a `Cache` or a `RecurrentMemory` has
-/// all layers. In a `Hybrid<RunTimePattern, Members...>`, each layer goes to the first member that takes it (see
-/// `MemberFor`), and members without layers are left out. Each member gets a default-constructed backend.
+/// Makes the memory of a model that is known at run time only. A `Memory` that is a `Cache`, a `RecurrentMemory` or a
+/// `Hybrid<WithResidual, ...>` has all layers. In a `Hybrid<RunTimePattern, Members...>`, each layer goes to the first
+/// member that takes it (see `MemberFor`), and members without layers are left out. Each member gets a
+/// default-constructed backend.
 ///
 /// Refuses a description that contradicts itself, and one with a layer that no member takes. Limits that are wrong are
 /// violations, as in the constructors of the members. Throws `std::bad_alloc` if there is not enough memory.

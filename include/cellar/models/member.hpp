@@ -203,12 +203,12 @@ struct MemberFor<Hybrid<WithResidual, Coarse, Exact>> {
 
     static MemoryBytes bytes(const MemberLayers& layers, const MemoryLimits& limits) {
         return Memory::bytes_for(static_cast<int>(layers.size()), MemberFor<Coarse>::bytes(layers, limits),
-                                 MemberFor<Exact>::bytes(exact(layers, limits), detail::limits_of_residual(limits)));
+                                 MemberFor<Exact>::bytes(exact(layers, limits), limits_of_exact(layers, limits)));
     }
 
     static Memory make(const MemberLayers& layers, const MemoryLimits& limits) {
         return Memory{static_cast<int>(layers.size()), MemberFor<Coarse>::make(layers, limits),
-                      MemberFor<Exact>::make(exact(layers, limits), detail::limits_of_residual(limits))};
+                      MemberFor<Exact>::make(exact(layers, limits), limits_of_exact(layers, limits))};
     }
 
 private:
@@ -219,10 +219,24 @@ private:
         return layer;
     }
     static MemberLayers exact(MemberLayers layers, const MemoryLimits& limits) {
-        const std::int32_t tokens = limits.residual.tokens;
-        for (LayerDescription& layer : layers)
-            layer = exact(layer, layer.window == 0 ? tokens : std::min(layer.window, tokens));
+        for (LayerDescription& layer : layers) layer = exact(layer, width(layer, limits));
         return layers;
+    }
+    static std::int32_t width(const LayerDescription& layer, const MemoryLimits& limits) {
+        const std::int32_t tokens = limits.residual.tokens;
+        return layer.window == 0 ? tokens : std::min(layer.window, tokens);
+    }
+    static MemoryLimits limits_of_exact(const MemberLayers& layers, const MemoryLimits& limits) {
+        const LayerDescription& layer = layers.front(); // all have the same window
+        MemoryLimits found = detail::limits_of_residual(limits, layer.window != 0);
+        if (limits.residual.cells || limits.residual.snapshots == 0) return found;
+        using Window = typename Exact::window_type;
+        CacheLimits& own = *found.sliding;
+        const Window window =
+            cellar::detail::resolved_window(own, detail::WindowFor<Window>::make(width(layer, limits), found.window));
+        const std::int64_t cells = window.cells(own.sequences + limits.residual.snapshots, own.capacity, own.batch);
+        own.cells = static_cast<std::int32_t>(std::min(cells, std::int64_t{INT32_MAX}));
+        return found;
     }
 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/batch.hpp>
+#include <cellar/base/contract.hpp>
 #include <cellar/base/named_only.hpp>
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/models/description.hpp>
@@ -18,10 +20,15 @@ namespace cellar::models {
 /// How much the exact caches hold (`WithResidual`).
 struct ResidualLimits {
     NamedOnly named_only{};
-    std::int32_t tokens = 32; ///< the newest ones that a token sees exactly; a layer with a window has no more than it
-    WindowOptions window{};   ///< a retention below `tokens` stands for them
-    /// Without it, they have the capacity, padding and placement of `MemoryLimits::attention`, and as many cells as
-    /// never become full.
+    /// The newest ones that a token sees exactly, at least 1. A layer with a window has no more than it.
+    std::int32_t tokens = 32;
+    /// A retention below `tokens` stands for them. Layers with a window have its own sinks, or none if these are 0.
+    WindowOptions window{};
+    /// How many snapshots there is room for beside all sequences, without `cells`. Prefixes of a tree count, and so do
+    /// snapshots on the way back from where they were offloaded. Each takes the sinks and the retention.
+    std::int32_t snapshots = 0;
+    /// Their positions are consecutive, whatever it says. Without it, they have the capacity, padding and placement of
+    /// `MemoryLimits::attention`, and as many cells as the sequences and `snapshots` fill.
     std::optional<CacheLimits> cells{};
 };
 
@@ -31,7 +38,7 @@ struct MemoryLimits {
     /// Of full layers. Its sequences and batch are those of all members.
     CacheLimits attention{};
     /// Of sliding and of chunked layers. Without it, they have the capacity, padding and placement of `attention`, and
-    /// as many cells as never become full.
+    /// as many cells as sequences fill, and none for snapshots: give more to keep prefixes.
     std::optional<CacheLimits> sliding{};
     std::optional<CacheLimits> chunked{};
     /// Of an encoder's inputs: the capacity and the cells count their tokens, the batch those that one pass writes.
@@ -62,11 +69,19 @@ constexpr CacheLimits limits_of(LayerKind kind, const MemoryLimits& limits) {
     return found;
 }
 
-/// Those of the exact caches: a sliding window of their own.
-constexpr MemoryLimits limits_of_residual(const MemoryLimits& limits) {
+/// Those of the exact caches: a sliding window of their own. `windowed`: the layers have one, too, and the exact cache
+/// must not show more sinks than it.
+constexpr MemoryLimits limits_of_residual(const MemoryLimits& limits, bool windowed) {
+    const ResidualLimits& residual = limits.residual;
+    CELLAR_EXPECTS(residual.tokens > 0 && residual.snapshots >= 0, "MemoryLimits::residual: ", residual.tokens,
+                   " tokens and ", residual.snapshots,
+                   " snapshots, expected at least 1 token, and 0 snapshots or more");
     MemoryLimits found = limits;
-    found.sliding = limits.residual.cells;
-    found.window = limits.residual.window;
+    found.window = residual.window;
+    if (windowed && residual.window.sinks != 0) found.window.sinks = limits.window.sinks;
+    found.sliding = residual.cells;
+    found.sliding = limits_of(LayerKind::sliding, found);
+    found.sliding->positions = Positions::consecutive; // what the window shows must be there
     return found;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cellar/backend/backend.hpp>
 #include <cellar/base/attention_work.hpp>
+#include <cellar/base/batch.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/score_rule.hpp>
 #include <cellar/base/scratch.hpp>
@@ -21,6 +22,7 @@ template <class S>
 concept has_tokens_to_attend = requires(const S& s, std::int32_t token, Sequence sequence) {
     { s.tokens() } -> std::same_as<std::int32_t>;
     { s.is_reserved() } -> std::same_as<bool>;
+    { s.positions() } -> std::same_as<Positions>;
     { s.sinks() } -> std::same_as<std::int32_t>;
     { s.sequence(token) } -> std::same_as<Sequence>;
     { s.position(token) } -> std::same_as<Position>;
@@ -54,6 +56,7 @@ concept has_memory_for_attention = requires(S& s) {
 /// What `attend` uses of an open pass; it touches nothing else.
 ///
 /// - `tokens()`, and of each its `sequence`, its `position` and what it sees (`visible`); `sinks()` of the window.
+/// - `positions()`: whether there may be gaps in what the window shows.
 /// - `is_reserved()`: the tokens see nothing; else `parents()`: those of a tree, or none.
 /// - `runs(sequence)`: where its positions are. `for_each_visible_row(f)`: f(token, cells that it sees), for the
 ///   reference.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/attention/detail/attention_source.hpp>
+#include <cellar/base/batch.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/score_rule.hpp>
@@ -16,13 +17,17 @@ namespace cellar::detail {
 template <AttentionSource Older, AttentionSource Newer>
 class OlderCells : public Older {
 public:
-    /// A violation unless both passes have the same tokens, and `Newer` sees no fewer sinks than `Older`, if any.
+    /// A violation unless both passes have the same tokens, `Newer` sees no fewer sinks than `Older`, if any, and no
+    /// position that `Older` does not see.
     OlderCells(const Older& older, const Newer& newer) : Older{older}, newer_{newer} {
         CELLAR_EXPECTS(older.tokens() == newer.tokens() && older.is_reserved() == newer.is_reserved(),
                        "attend_residual: the pass of the residual has ", newer.tokens(), " tokens, expected the ",
                        older.tokens(), " of the other pass");
         CELLAR_EXPECTS(newer.sinks() == 0 || newer.sinks() >= older.sinks(), "attend_residual: the residual has ",
                        newer.sinks(), " sinks, expected none, or at least the ", older.sinks(), " of the other memory");
+        CELLAR_EXPECTS(newer.positions() == Positions::consecutive,
+                       "attend_residual: the residual has Positions::any, expected consecutive ones, so that all that "
+                       "its window shows is there");
         if (older.is_reserved()) return;
         CELLAR_EXPECTS(std::ranges::equal(older.parents(), newer.parents()),
                        "attend_residual: the tokens of the residual have other parents than those of the other pass");
@@ -35,6 +40,7 @@ public:
             CELLAR_EXPECTS(older.visible(token).to == newer.visible(token).to, "attend_residual: token ", token,
                            " sees positions up to ", newer.visible(token).to, " in the residual, expected ",
                            older.visible(token).to, ": the passes have different groups");
+            expect_within(older, newer, token);
         }
     }
 
@@ -54,6 +60,17 @@ public:
     }
 
 private:
+    static void expect_within(const Older& older, const Newer& newer, std::int32_t token) {
+        const std::int32_t from = older.visible(token).from;
+        const std::int32_t own = newer.visible(token).from;
+        if (from <= older.sinks()) return; // it sees everything
+        CELLAR_EXPECTS(own >= from && newer.sinks() <= older.sinks(), "attend_residual: token ", token,
+                       " sees positions from ", own, " on and ", newer.sinks(),
+                       " sinks in the residual, expected no "
+                       "more than from ",
+                       from, " on and ", older.sinks(), " sinks, as in the other memory");
+    }
+
     Newer newer_;
 };
 

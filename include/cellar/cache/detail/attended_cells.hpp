@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/attention_work.hpp>
+#include <cellar/base/batch.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/score_rule.hpp>
 #include <cellar/layout/layer_shape.hpp>
@@ -23,6 +24,7 @@ public:
 
     std::int32_t tokens() const { return tokens_; }
     bool is_reserved() const { return state_->pass.reserved; }
+    Positions positions() const { return state_->limits.positions; }
     std::int32_t sinks() const { return state_->book.window().sinks(); }
 
     Sequence sequence(std::int32_t token) const { return pass().sequences[index(token)]; }

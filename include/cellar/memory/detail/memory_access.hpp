@@ -18,13 +18,22 @@ struct cellar::MemoryAccess {
         detail::for_each_member(m, [&](const auto& one) {
             if constexpr (requires { one.state().book.hash(); }) {
                 digest.add(one.state().book.hash());
-                if constexpr (requires { one.state().rotation; })
-                    digest.add(static_cast<std::uint64_t>(one.state().rotation));
+                digest.add(static_cast<std::uint64_t>(rotation(one)));
             } else {
                 for (std::int32_t s = 0; s < one.sequences(); ++s) digest.add(one.next(Sequence{s}));
             }
         });
         return digest.value();
+    }
+
+    /// Which elements of keys are rotated, and when; 0 if none are, or if the memory is not one of cellar's own.
+    template <class M>
+    static std::int64_t rotation(const M& m) {
+        if constexpr (requires { m.state().rotation; }) {
+            return m.state().rotation;
+        } else {
+            return 0;
+        }
     }
 
     /// A violation in `operation` while a pass is open in this memory or in a member of it, if that is one of cellar's
