@@ -9,12 +9,10 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -55,50 +53,59 @@ struct Result {
 
 #endif
 
+#if defined(CELLAR_HAS_X86_VECTORS)
+#define CELLAR_TARGET CELLAR_AVX2,
+#elif defined(CELLAR_HAS_NEON)
+#define CELLAR_TARGET
+#endif
+
+#ifdef CELLAR_TARGET
+
 namespace simd_test {
 
 /// What vectors have for formats.
+#ifdef CELLAR_HAS_X86_VECTORS
+using FormatVector = cellar::detail::Avx2Vector;
+#else
+using FormatVector = cellar::detail::BaselineVector;
+#endif
+
 struct FormatResult {
-    float min[8], max[8], looked_up[8], halves[8];
-    std::int32_t unordered[8];
-    char bytes[32], halves_of_bytes[32];
-    std::uint16_t half_bits[8];
-    std::uint32_t signs, signs_of_bytes;
+    float floors[8], products[8], repeated[8];
+    std::uint16_t halves[4];
+    std::int8_t looked_up[32];
 };
 
-#ifdef CELLAR_HAS_X86_VECTORS
-
 template <class V, class T>
-[[CELLAR_AVX2, gnu::always_inline]] inline void put(V value, T* to) {
+[[CELLAR_TARGET gnu::always_inline]] inline void put(V value, T* to) {
     std::memcpy(to, &value, sizeof(value));
 }
 
-/// For 8 numbers each, of which b has a NaN, and 32 numbers of 8 bits.
-[[CELLAR_AVX2, gnu::noinline]] inline void operate(const float* a, const float* b, const std::int32_t* numbers,
-                                                   FormatResult* to) {
-    using Vector = cellar::detail::Avx2Vector;
-    const Vector::Floats x = Vector::load(a);
-    const Vector::Floats y = Vector::load(b);
-    Vector::Ints ints[4];
-    std::memcpy(ints, numbers, sizeof(ints));
-    put(Vector::min(x, y), to->min);
-    put(Vector::max(x, y), to->max);
-    put(Vector::lookup(x, ints[0]), to->looked_up);
-    put(Vector::upper(x), to->halves);
-    put(Vector::lower(x), to->halves + 4);
-    put(Vector::unordered(x, y), to->unordered);
-    const Vector::Bytes bytes = Vector::bytes_of(ints);
-    put(bytes, to->bytes);
-    put(Vector::upper(bytes), to->halves_of_bytes);
-    put(Vector::lower(bytes), to->halves_of_bytes + 16);
-    put(Vector::halves_of(Vector::lower(x)), to->half_bits);
-    to->signs = Vector::signs(reinterpret_cast<Vector::Ints>(x));
-    to->signs_of_bytes = Vector::signs(bytes);
+/// For 8 numbers each, and 32 bytes; the table is 16 bytes twice.
+[[CELLAR_TARGET gnu::noinline]] inline void operate(const float* a, const float* b, const std::int8_t* table,
+                                                    const std::int8_t* index, FormatResult* to) {
+    using Vector = FormatVector;
+    for (int i = 0; i < 8; i += Vector::lanes) {
+        const Vector::Floats x = Vector::load(a + i);
+        put(Vector::floor(x), to->floors + i);
+        put(Vector::product(x, Vector::load(b + i)), to->products + i);
+    }
+    cellar::detail::BaselineVector::Floats four;
+    std::memcpy(&four, a, sizeof(four));
+    put(Vector::repeat(four), to->repeated);
+    const auto halves = Vector::halves_of(four);
+    std::memcpy(to->halves, &halves, sizeof(to->halves));
+    Vector::Bytes bytes, indices;
+    std::memcpy(&bytes, table, sizeof(bytes));
+    for (std::size_t i = 0; i < 32; i += sizeof(bytes)) {
+        std::memcpy(&indices, index + i, sizeof(indices));
+        put(Vector::look_up(bytes, indices), to->looked_up + i);
+    }
 }
 
-#endif
-
 } // namespace simd_test
+
+#endif
 
 namespace test_simd {
 
@@ -170,36 +177,35 @@ TEST_CASE("vectors change their lanes as plain loops do") {
     }
 }
 
-#ifdef CELLAR_HAS_X86_VECTORS
+#ifdef CELLAR_TARGET
 
 TEST_CASE("vectors have what formats need") {
+#ifdef CELLAR_HAS_X86_VECTORS
     if (!Avx2Vector::is_available()) return;
-    const float nan = std::numeric_limits<float>::quiet_NaN();
-    const float a[] = {1, -2, 3, 0.5F, -0.1F, 6, -65520, 8};
-    const float b[] = {2, -3, 3, 0.25F, -0.2F, nan, 7, -8};
-    std::int32_t n[32];
-    for (int i = 0; i < 32; ++i) n[i] = (i * 37 + 5) % 256;
+#endif
+    const float a[] = {1, -2.5F, 65519, -0.1F, 1e-3F, 6.75F, -65520, -8};
+    const float b[] = {2, -3, 1.1F, 0.3F, -0.2F, 1e-30F, 7, -0.0F};
+    std::int8_t table[32], index[32];
+    for (int i = 0; i < 32; ++i) {
+        table[i] = static_cast<std::int8_t>(i % 16 * 7 - 50);
+        index[i] = static_cast<std::int8_t>(i * 5 % 16 - (i % 3 == 0 ? 128 : 0));
+    }
     simd_test::FormatResult found{};
-    simd_test::operate(a, b, n, &found);
+    simd_test::operate(a, b, table, index, &found);
     for (int i = 0; i < 8; ++i) {
         CAPTURE(i);
-        CHECK((found.unordered[i] == -1) == (i == 5));
-        CHECK((i == 5 || found.min[i] == std::min(a[i], b[i])));
-        CHECK((i == 5 || found.max[i] == std::max(a[i], b[i])));
-        CHECK(found.looked_up[i] == a[n[i] % 8]);
-        CHECK(found.halves[i] == a[(i + 4) % 8]);
-        CHECK((found.signs >> i & 1) == (a[i] < 0 ? 1U : 0U));
+        CHECK(found.floors[i] == std::floor(a[i]));
+        CHECK(found.products[i] == a[i] * b[i]);
+        if (i < simd_test::FormatVector::lanes) CHECK(found.repeated[i] == a[i % 4]);
     }
-    CHECK(std::isnan(found.min[5]));
-    CHECK(std::isnan(found.max[5]));
     for (int i = 0; i < 32; ++i) {
         CAPTURE(i);
-        CHECK(static_cast<unsigned char>(found.bytes[i]) == n[i]);
-        CHECK(found.halves_of_bytes[i] == found.bytes[(i + 16) % 32]);
-        CHECK((found.signs_of_bytes >> i & 1) == (n[i] > 127 ? 1U : 0U));
+        CHECK(found.looked_up[i] == (index[i] < 0 ? 0 : table[static_cast<std::size_t>(index[i])]));
     }
-    for (int i = 0; i < 4; ++i) CHECK(found.half_bits[i] == static_cast<half>(a[i]).bits);
+    for (int i = 0; i < 4; ++i) CHECK(found.halves[i] == static_cast<half>(a[i]).bits);
 }
+
+#undef CELLAR_TARGET
 
 #endif
 
