@@ -43,7 +43,7 @@ struct CodedNibbles {
     struct unit {
         float step;
         float least;
-        std::uint8_t pairs[N / 2];
+        std::uint8_t pairs[std::size_t{N} / 2];
     };
     using code = std::int8_t;
     static constexpr int values_per_unit = N;

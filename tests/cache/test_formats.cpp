@@ -2,6 +2,9 @@
 #include "formats.hpp"
 #include "violations.hpp"
 #include <cellar/cellar.hpp>
+#include <cellar/format/affine.hpp>
+#include <cellar/format/blocks.hpp>
+#include <cellar/format/fp4.hpp>
 
 #include <doctest/doctest.h>
 
@@ -9,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 #include <vector>
 
 // Formats of several values a unit, and of two planes. tests/property compares all operations with the naive model.
@@ -58,6 +62,36 @@ std::vector<float> keys_of(Cache& cache, Sequence s) {
     return keys;
 }
 
+/// A format that encodes several heads together, and one that is derived from it and encodes a head at a time.
+struct Together : q8_0 {
+    using encodes_several_heads = Together;
+    static constexpr std::string_view name = "test_together";
+    static inline std::vector<std::size_t> encoded; ///< values, call by call
+
+    static void encode(std::span<const float> values, std::span<unit> units) {
+        encoded.push_back(values.size());
+        q8_0::encode(values, units);
+    }
+};
+struct OneByOne : Together {
+    static constexpr std::string_view name = "test_one_by_one";
+
+    static void encode(std::span<const float> values, std::span<unit> units) { Together::encode(values, units); }
+};
+
+template <class Format>
+std::vector<std::size_t> values_of_each_encode() {
+    CacheOf<StandardV<Format, float>> cache{{.layers = 1, .kv_heads = 2, .head_dim = 64}, {.capacity = 8, .batch = 4}};
+    auto pass = cache.begin(BatchBuilder{Sequence{0}, Position{0}, 3}).value();
+    const std::vector<float> rows = wave(3 * 2 * 64, 0);
+    Together::encoded.clear();
+    pass.put(0, rows, rows);
+    pass.commit();
+    const std::vector<std::size_t> encoded = Together::encoded;
+    CHECK(keys_of(cache, Sequence{0}) == stored<q8_0>(rows, 64));
+    return encoded;
+}
+
 } // namespace
 
 TEST_CASE("bytes count all planes") {
@@ -100,6 +134,17 @@ TEST_CASE("what is read is what was encoded, from views with gaps, too") {
     for (std::size_t i = 0; i < rows.size(); i += 2) given.push_back(rows[i]);
     CHECK(keys_of(cache, Sequence{0}) == stored<BlocksOf32>(given, 64));
 }
+
+TEST_CASE("a derived format does not inherit that heads are encoded together") {
+    using Sizes = std::vector<std::size_t>;
+    CHECK(values_of_each_encode<Together>() == Sizes{128, 128, 128});
+    CHECK(values_of_each_encode<OneByOne>() == Sizes{64, 64, 64, 64, 64, 64});
+}
+
+static_assert(detail::encodes_several_heads<q8_0> && detail::encodes_several_heads<q4_0>);
+static_assert(detail::encodes_several_heads<q5_1> && detail::encodes_several_heads<iq4_nl>);
+static_assert(detail::encodes_several_heads<mxfp4> && detail::encodes_several_heads<nvfp4>);
+static_assert(detail::encodes_several_heads<Affine<4>> && !detail::encodes_several_heads<BlocksOf32>);
 
 TEST_CASE("units are put and read as they are") {
     CacheOf<StandardV<BlocksOf32>> cache{{.layers = 1, .kv_heads = 1, .head_dim = 64}, {.capacity = 8, .batch = 4}};

@@ -33,9 +33,8 @@ constexpr int dim = 128;
 
 template <class Unit>
 Bytes bytes_of(const std::vector<Unit>& units) {
-    Bytes bytes(units.size() * sizeof(Unit));
-    std::memcpy(bytes.data(), units.data(), bytes.size());
-    return bytes;
+    const auto* bytes = reinterpret_cast<const std::uint8_t*>(units.data());
+    return {bytes, bytes + units.size() * sizeof(Unit)};
 }
 
 /// What some processors encode and decode with.

@@ -104,6 +104,8 @@ concept is_format =
 /// - `name`: the format's name in files and messages, a `std::string_view`.
 /// - `encode(values, units)`, or `encode(values, units, scales)`: stores the values of one head.
 /// - `decode(units, values)`, or `decode(units, scales, values)`: the values of one head.
+/// - `encodes_several_heads`: only if `encode` takes the values of several heads, too, which is faster: the format
+///   itself, as a type. So a format that is derived from it, and may hide `encode`, does not inherit this.
 ///
 /// Law: encoding what was decoded changes no value by more than encoding did. `encode` and `decode` do not throw. A
 /// head has at most 1024 values, a multiple of `values_per_unit`, of `values_per_scale` and of `values_per_rotation`.
@@ -169,6 +171,11 @@ template <StorageFormat F>
 CELLAR_FUNCTION constexpr int scales_in(int dim) {
     return ScaleOf<F>::values != whole_head ? dim / ScaleOf<F>::values : dim == 0 ? 0 : 1;
 }
+
+template <class F>
+concept encodes_several_heads = requires {
+    requires std::same_as<typename F::encodes_several_heads, F>;
+};
 
 /// A format that can be unpacked to codes.
 template <class F>

@@ -115,7 +115,7 @@ struct Affine : detail::AffineLevels<Bits> {
     using factor = std::conditional_t<Bits == 8, float, half>;
     static constexpr int values_per_factor = Group;
     static constexpr bool has_offsets = true;
-    static constexpr bool encodes_several_heads = true; ///< `encode` takes the values of several heads, too
+    using encodes_several_heads = Affine; ///< `encode` takes the values of several heads, too
 
 private:
     static constexpr detail::FormatName text = detail::FormatName{}.add("affine").add(Bits).add("_").add(Group);

@@ -6,6 +6,7 @@
 #include <cellar/models/run_time_description.hpp>
 
 #include <span>
+#include <string>
 
 namespace cellar::models {
 

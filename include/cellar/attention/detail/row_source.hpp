@@ -83,7 +83,8 @@ public:
 
     FetchedRows fetched(HeadRows<E> rows, int count) {
         std::int64_t bytes = source_.dim * static_cast<std::int64_t>(sizeof(E));
-        if (count > 0 && rows[count - 1] - rows[0] == (count - 1) * source_.dim) { // they follow each other in memory
+        // Then they follow each other in memory, most likely. If not, other rows are prefetched.
+        if (count > 0 && rows[count - 1] - rows[0] == (count - 1) * source_.dim) {
             bytes *= count;
             count = 1;
         }

@@ -29,7 +29,8 @@ CELLAR_INLINE Floats exponential(Floats x) {
     sum = sum * r + broadcast(0.5F);
     sum = sum * r + broadcast(1.0F);
     sum = sum * r + broadcast(1.0F);
-    const Ints power = (reinterpret_cast<Ints>(shifted) << 23) + reinterpret_cast<Ints>(broadcast(1.0F));
+    // Unsigned, because a NaN may have any lower bits.
+    const Unsigned power = (reinterpret_cast<Unsigned>(shifted) << 23) + reinterpret_cast<Unsigned>(broadcast(1.0F));
     return select(x < broadcast(-87.0F), Floats{}, sum * reinterpret_cast<Floats>(power));
 }
 

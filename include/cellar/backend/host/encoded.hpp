@@ -36,11 +36,8 @@ auto read_units_at(const Plane<Mapping, Buffer>& plane, Cell cell, std::int64_t 
 /// Whether the heads of a row are encoded as if they were one, which is faster.
 template <class F, class... Planes>
 constexpr bool encodes_whole_rows() {
-    if constexpr (requires { requires F::encodes_several_heads; }) {
-        return ((std::remove_cvref_t<decltype(Planes::mapping)>::segment == Segment::row) && ...);
-    } else {
-        return false;
-    }
+    return encodes_several_heads<
+               F> && ((std::remove_cvref_t<decltype(Planes::mapping)>::segment == Segment::row) && ...);
 }
 
 /// Encodes row i of `rows` into cells[i], divided by `factors` [heads, dim]; null: by nothing.

@@ -34,8 +34,8 @@ Mapping in_words(const Mapping& mapping) {
 }
 template <class U>
 auto* in_words(U* units) {
-    using Word = UnitWord<std::remove_const_t<U>>;
-    return reinterpret_cast<std::conditional_t<std::is_const_v<U>, const Word, Word>*>(units);
+    using Part = UnitWord<std::remove_const_t<U>>;
+    return reinterpret_cast<std::conditional_t<std::is_const_v<U>, const Part, Part>*>(units);
 }
 /// Rows whose heads are contiguous.
 template <class U>

@@ -34,7 +34,7 @@ struct InBlocks {
     static constexpr int values_per_unit = Values;
     static constexpr int values_per_factor = ValuesPerFactor;
     static constexpr bool has_offsets = Offsets;
-    static constexpr bool encodes_several_heads = true; ///< `encode` takes the values of several heads, too
+    using encodes_several_heads = Format; ///< `encode` takes the values of several heads, too
 
     static void encode(std::span<const float> values, std::span<unit> units) {
         encode_blocks<Format>(values.data(), units.data(), units.size());

@@ -8,7 +8,6 @@
 #include <cellar/format/detail/iq4_levels.hpp>
 #include <cellar/format/detail/nearest_level.hpp>
 #include <cellar/format/detail/numbers.hpp>
-#include <cellar/format/detail/run.hpp>
 #include <cellar/simd/vector.hpp>
 
 #include <cstddef>
@@ -71,6 +70,16 @@ CELLAR_SIMD_INLINE bool any(four::Ints of) {
     using Words = long long __attribute__((vector_size(16)));
     const auto words = reinterpret_cast<Words>(of);
     return (words[0] | words[1]) != 0;
+}
+// Modulo 2^32: codes lie side by side, and are any numbers where values are not usual.
+CELLAR_SIMD_INLINE Ints sum(Ints a, Ints b) {
+    return reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(a) + reinterpret_cast<Unsigned>(b));
+}
+CELLAR_SIMD_INLINE Ints sum(Ints a, std::uint32_t b) {
+    return reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(a) + b);
+}
+CELLAR_SIMD_INLINE Ints difference(Ints a, Ints b) {
+    return reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(a) - reinterpret_cast<Unsigned>(b));
 }
 template <class V, class... More>
 CELLAR_SIMD_INLINE V greatest(V first, More... more) {
@@ -215,7 +224,7 @@ CELLAR_SIMD_INLINE Columns columns(const RowsOf<Values>& rows, std::size_t step,
 
 /// Bytes in the order of a row's values: byte 4 l + k belongs to lane l of vector k.
 CELLAR_SIMD_INLINE Ints joined(Ints a, Ints b, Ints c, Ints d) {
-    return (a + (b << 8)) + ((c << 16) + (d << 24));
+    return sum(sum(a, b << 8), sum(c << 16, d << 24));
 }
 template <class Code>
 CELLAR_SIMD_INLINE Ints joined(const Columns& x, const Code& code) {
@@ -282,9 +291,10 @@ CELLAR_SIMD_INLINE Factors scale(ByteSteps, const RowsOf<32>& rows, Block* const
 template <class Block, std::size_t... Row, std::size_t... Step>
 CELLAR_SIMD_INLINE void encode(ByteSteps, const RowsOf<32>& rows, Block* const* blocks, const Factors& factors,
                                std::index_sequence<Row...> all, std::index_sequence<Step...>) {
-    constexpr auto middles = static_cast<std::int32_t>(0x80808080); // no byte borrows from the next one
+    constexpr std::uint32_t middles = 0x80808080; // no byte borrows from the next one
+    constexpr auto signs = static_cast<std::int32_t>(middles);
     const NearestStep nearest{Vector::repeat(factors.by)};
-    const Ints steps[] = {((joined(columns(rows, Step, all), nearest) + middles) ^ middles)...};
+    const Ints steps[] = {(sum(joined(columns(rows, Step, all), nearest), middles) ^ signs)...};
     std::uint8_t* const to[] = {reinterpret_cast<std::uint8_t*>(blocks[Row]->steps)...};
     store_rows(steps, to, 0, all);
     store_rows(steps + sizeof...(Step) / 2, to, 16, all);
@@ -301,7 +311,7 @@ struct SignedCode {
 // 2 * Zero becomes 2 * Zero - 1.
 template <int Zero>
 CELLAR_SIMD_INLINE Ints without_next(Ints codes) {
-    return codes - (codes >> (Zero == 8 ? 4 : 5) & 0x01010101);
+    return difference(codes, codes >> (Zero == 8 ? 4 : 5) & 0x01010101);
 }
 template <int Zero, class Block, class All>
 CELLAR_SIMD_INLINE Factors scale(SignedSteps<Zero>, const RowsOf<32>& rows, Block* const* blocks, All all) {
@@ -355,14 +365,14 @@ CELLAR_SIMD_INLINE Ints look_up(const ByteTable& table, Ints index) {
 /// How many of the middles integers reach.
 template <class Integer>
 CELLAR_SIMD_INLINE Ints ranks_of(const Columns& x, const Integer& integer, const NearestLevel& table) {
-    constexpr auto bias = static_cast<std::int32_t>(0x08000800); // then -256 begins bucket 0x70, and 0 bucket 0x80
+    constexpr std::uint32_t bias = 0x08000800; // then -256 begins bucket 0x70, and 0 bucket 0x80
     constexpr auto signs = static_cast<std::int32_t>(0x80808080);
-    const Ints even = integer(x.of[0]) + (integer(x.of[2]) << 16) + bias;
-    const Ints odd = integer(x.of[1]) + (integer(x.of[3]) << 16) + bias;
+    const Ints even = sum(sum(integer(x.of[0]), integer(x.of[2]) << 16), bias);
+    const Ints odd = sum(sum(integer(x.of[1]), integer(x.of[3]) << 16), bias);
     const Ints buckets = (even >> 4 & 0x00ff00ff) | (odd << 4 & static_cast<std::int32_t>(0xff00ff00));
     const Ints rest = (even & 0x000f000f) | (odd & 0x000f000f) << 8;
     const Ints found = look_up(table.negative, buckets) | look_up(table.positive, buckets ^ signs);
-    return (found + rest) >> 4 & 0x0f0f0f0f;
+    return sum(found, rest) >> 4 & 0x0f0f0f0f;
 }
 template <std::size_t K>
 CELLAR_SIMD_INLINE Floats signed_bytes(Ints bytes) {
@@ -421,8 +431,8 @@ struct Truncated {
     Floats by;
 
     CELLAR_SIMD_INLINE static four::Floats factors_of(four::Floats scales) {
-        const auto nearest = reinterpret_cast<four::Ints>(32.0F / scales);
-        return reinterpret_cast<four::Floats>((nearest - 1) & (scales != 0));
+        const auto nearest = reinterpret_cast<four::Unsigned>(32.0F / scales);
+        return reinterpret_cast<four::Floats>(reinterpret_cast<four::Ints>(nearest - 1) & (scales != 0));
     }
     CELLAR_SIMD_INLINE Ints operator()(Floats value) const { return integers(value * by); }
 };
@@ -563,7 +573,7 @@ CELLAR_SIMD_FUNCTION void encode(const float* values, typename Format::unit* uni
 
 // Plus the bits of 2^23, whose neighbours are integers.
 struct AffineNumber {
-    static constexpr std::int32_t zero = 0x4b000000;
+    static constexpr std::uint32_t zero = 0x4b000000;
 
     Floats bias;
     Floats scale;
@@ -636,7 +646,7 @@ CELLAR_SIMD_INLINE void encode_groups(const RowsOf<32>& rows, typename Format::u
                                       std::index_sequence<Row...> all, std::index_sequence<Step...> steps) {
     constexpr int bits = Format::bits;
     const AffineNumber number{Vector::repeat(factors.other), Vector::repeat(factors.by), broadcast((1 << bits) - 1)};
-    Ints numbers[] = {(joined(columns(rows, Step, all), number) - AffineNumber::zero)...};
+    Ints numbers[] = {sum(joined(columns(rows, Step, all), number), -AffineNumber::zero)...};
     typename Format::unit* const to[] = {units + rows.index(Row)...};
     store_numbers(numbers, to, all, steps, Rows{});
 }
