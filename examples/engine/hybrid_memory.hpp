@@ -64,7 +64,7 @@ inline cellar::models::MemoryLimits memory_limits(const Shape& shape, const Memo
     // No sinks: tokens that are moved to the front are not there any more.
     limits.residual.tokens = std::max(1, options.residual);
     limits.residual.window.retention = options.residual + 1 + options.rollback;
-    limits.residual.cells = limits.attention;
+    limits.residual.cells = limits.attention; // which bound the number of prefixes
     limits.residual.cells->cells = (given.texts + given.snapshots) * limits.residual.window.retention + given.batch;
     limits.states = {.rollback = options.rollback, .snapshots = given.snapshots};
     return limits;

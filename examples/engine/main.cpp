@@ -183,11 +183,32 @@ std::string format_of(const std::string& keys, const std::string& values) {
                              + ", expected the format of the keys, or q4_0 with keys of q8_0"};
 }
 
+/// A text that loses its older half keeps the newest tokens, whatever is in a batch.
+void expect_room_for_residual(const Options& o) {
+    const int most = o.memory.limits.context / 4;
+    if (o.memory.residual > most)
+        throw std::runtime_error{"--residual-length is " + std::to_string(o.memory.residual) + ", expected at most "
+                                 + std::to_string(most) + ", a quarter of the context of "
+                                 + std::to_string(o.memory.limits.context) + " tokens"};
+}
+
+/// `compare` runs both kinds of attention.
+void expect_comparable(const Options& o) {
+    if (o.command != "compare") return;
+    if (o.memory.residual > 0)
+        throw std::runtime_error{"compare: --residual-length is " + std::to_string(o.memory.residual)
+                                 + ", expected 0, because ggml's attention has no residual"};
+    if (o.key_type == "iq4_nl")
+        throw std::runtime_error{"compare: --cache-type-k is iq4_nl, expected f16, f32 or q8_0, which both kinds of "
+                                 "attention take"};
+}
+
 /// Fills in what the models decide; `drafts` may be null.
 void resolve(Options& o, const engine::Model& model, const engine::Model* drafts) {
     constexpr int usual = 4096, least = 16;
     llama::PoolLimits& limits = o.memory.limits;
     o.memory.format = format_of(o.key_type, o.value_type);
+    expect_comparable(o);
     int trained = model.shape().memory.trained_context;
     if (drafts != nullptr) {
         trained = std::min(trained, drafts->shape().memory.trained_context);
@@ -198,10 +219,7 @@ void resolve(Options& o, const engine::Model& model, const engine::Model* drafts
         throw std::runtime_error{"--ctx-size is " + std::to_string(limits.context) + ", expected "
                                  + std::to_string(least) + " to " + std::to_string(trained)
                                  + ", the context of the training"};
-    // A text that loses its older half keeps this many tokens, whatever is in a batch.
-    if (const int most = limits.context / 4; o.memory.residual > most)
-        throw std::runtime_error{"--residual-length is " + std::to_string(o.memory.residual) + ", expected at most "
-                                 + std::to_string(most) + ", a quarter of the context"};
+    expect_room_for_residual(o);
     if (o.command == "complete") limits.texts = 1;
     if (o.command == "chat") limits.texts = o.place.conversations;
     limits.batch = std::min(limits.batch, limits.context / 2);
@@ -214,6 +232,7 @@ void resolve(Options& o, const engine::Model& model, const engine::Model* drafts
                                  + " tokens, expected at least " + std::to_string(least)};
     limits.context = limits.cells;
     limits.batch = std::min(limits.batch, limits.context / 2);
+    expect_room_for_residual(o);
 }
 
 /// What the commands work with.

@@ -3,7 +3,6 @@
 
 #include "memory_types.hpp"
 
-#include <algorithm>
 #include <stdexcept>
 
 namespace engine {
@@ -45,13 +44,6 @@ const MemoryType& type_for(const Shape& shape, const MemoryOptions& options) {
 }
 
 } // namespace
-
-std::vector<std::string> formats() {
-    std::vector<std::string> names;
-    for (const MemoryType* const type : types)
-        if (std::find(names.begin(), names.end(), type->format) == names.end()) names.emplace_back(type->format);
-    return names;
-}
 
 std::unique_ptr<Memory> make_memory(const Shape& shape, const MemoryOptions& options) {
     return type_for(shape, options).make(shape, options);

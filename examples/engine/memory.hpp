@@ -9,7 +9,6 @@
 #include <ggml.h>
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace engine {
 
@@ -63,9 +62,6 @@ struct MemoryOptions {
     int residual = 0; ///< so many of a text's newest tokens are also stored in half, and read from there
     int rollback = 0; ///< how many of a text's newest tokens can be taken back at any time
 };
-
-/// The names of the formats.
-std::vector<std::string> formats();
 
 /// Throws if there is no such format.
 std::unique_ptr<Memory> make_memory(const Shape& shape, const MemoryOptions& options);

@@ -22,7 +22,8 @@ struct PoolLimits {
     int context = 0;    ///< tokens of one text
     int cells = 0;      ///< tokens that the full layers hold, of all texts and of the tree. 0: enough for all texts
     int batch = 64;     ///< tokens of one forward pass at most
-    int snapshots = 64; ///< recurrent states that the tree keeps at a time; also sizes the sliding layers
+    int snapshots = 64; ///< recurrent states that the tree keeps at a time; also sizes the sliding layers and
+                        ///< residuals, whose cells bound the number of prefixes
     cellar::PrefixLimits prefixes = {};
 };
 

@@ -271,4 +271,23 @@ TEST_CASE("a run-time pattern and members that do not fit together are violation
           == "hybrid: no member, expected at least one");
 }
 
+TEST_CASE("the pass of a cache with a residual that is a member knows the layer of the model where it was visited") {
+    using Pair = cellar::Hybrid<cellar::WithResidual, Full, Sliding>;
+    using Around = cellar::Hybrid<cellar::Repeat<cellar::NoMemory, Pair>, Pair>;
+    const cellar::CacheShape shape{.layers = 2, .kv_heads = 1, .head_dim = 1};
+    const cellar::CacheLimits limits{.sequences = 1, .capacity = 8, .batch = 8};
+    Around memory{4, Pair{2, Full{shape, limits}, Sliding{shape, limits}}};
+    auto pass = memory.begin(cellar::Sequence{0}, 2).value();
+    const std::vector<float> rows(2), wrong(3);
+    const auto message = [&](auto& pair, int layer) { return violation_of([&] { pair.put(layer, wrong, rows); }); };
+    CHECK(message(pass.of<Pair>(), 0).find("the keys of layer 0 of member 0 are") != std::string::npos);
+    pass.visit(3, [&](auto& own, int layer) {
+        if constexpr (requires { own.mark_put(layer); }) {
+            CHECK(message(own, layer).find("the keys of layer 3 of the model (layer 1 of member 0) are")
+                  != std::string::npos);
+        }
+    });
+    CHECK(message(pass.of<Pair>(), 0).find("the keys of layer 0 of member 0 are") != std::string::npos);
+}
+
 } // namespace test_run_time

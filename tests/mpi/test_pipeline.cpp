@@ -119,6 +119,12 @@ std::string failure_of(Call call) {
 } // namespace
 
 static_assert(MemoryPass<Stage::Pass> && !HasSnapshots<Stage> && !TwoPhaseSnapshots<Stage>);
+template <class... Operations>
+constexpr bool all_sent = (Stage::performs<Operations> && ...);
+static_assert(all_sent<op::CopyPrefix, op::Remove, op::Rewind>);
+static_assert(all_sent<op::Schedule, op::Unschedule, op::Promise, op::FormPages>);
+static_assert(!Stage::performs<op::Snapshot>);
+static_assert(!Stage::performs<op::Defragment>);
 
 TEST_CASE("what the first stage does, all stages do") {
     Communicator comm{MPI_COMM_WORLD};

@@ -10,6 +10,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -167,6 +168,63 @@ TEST_CASE("the members of a hybrid arrive, recurrent states last") {
             CHECK(numbers::values(memory.member<toy::Full>(), 0) == numbers::values(same.member<toy::Full>(), 0));
             CHECK(numbers::values(memory.member<toy::Sliding>(), 0) == numbers::values(same.member<toy::Sliding>(), 0));
         });
+}
+
+// A cache with its residual, alone and as a member.
+using Coarse = Cache<StandardV<half>>;
+using Exact = Cache<StandardV<float>, SlidingWindow<4>>;
+using Pair = Hybrid<WithResidual, Coarse, Exact>;
+using Around = Hybrid<Repeat<NoMemory, Pair>, Pair>;
+
+Pair make_pair() {
+    const CacheShape one{.layers = 2, .kv_heads = 1, .head_dim = 1};
+    const CacheLimits limits{.sequences = 1, .capacity = 16, .batch = 8};
+    return Pair{2, Coarse{one, limits}, Exact{one, limits}};
+}
+
+template <class Make>
+void with_residual(Make make, Pair& (*pair)(std::invoke_result_t<Make>&)) {
+    const Values rows = ascending(1, 9);
+    between(
+        [&](const Communicator& comm, int rank) {
+            auto memory = make();
+            auto sending = mpi::send_ahead(comm, rank, memory, Sequence{0}, Position{8});
+            auto pass = memory.begin(Sequence{0}, 8).value();
+            for (int layer = 0; layer < memory.layers(); ++layer) {
+                const auto put = [&]<class Own>() {
+                    pass.visit(layer, [&](auto& own, int index) {
+                        if constexpr (requires { own.mark_put(index); }) own.template of<Own>().put(index, rows, rows);
+                    });
+                };
+                const auto missing = [&] { return violation_of([&] { sending.layer(pass, layer); }); };
+                if (memory.place(layer).member >= 0) {
+                    CHECK(missing().find("member 0 was not put") != std::string::npos);
+                    put.template operator()<Coarse>();
+                    CHECK(missing().find("member 1 was not put") != std::string::npos);
+                    put.template operator()<Exact>();
+                }
+                sending.layer(pass, layer);
+            }
+            pass.commit();
+            const auto sent = sending.wait();
+            REQUIRE_MESSAGE(sent, sent.error().message);
+        },
+        [&](const Communicator& comm, int rank) {
+            auto memory = make();
+            const auto received = mpi::receive(comm, rank, memory, Sequence{0}).wait();
+            REQUIRE_MESSAGE(received, received.error().message);
+            Pair& both = pair(memory);
+            CHECK(both.next(Sequence{0}) == Position{8});
+            for (int layer = 0; layer < 2; ++layer) {
+                CHECK(numbers::values_of(numbers::held(both.member<Coarse>(), 0, layer)) == rows);
+                CHECK(numbers::values_of(numbers::held(both.member<Exact>(), 0, layer)) == ascending(5, 9));
+            }
+        });
+}
+
+TEST_CASE("both caches of a layer with a residual are sent, also where they are a member") {
+    with_residual(make_pair, [](Pair& pair) -> Pair& { return pair; });
+    with_residual([] { return Around{4, make_pair()}; }, [](Around& around) -> Pair& { return around.member<Pair>(); });
 }
 
 // Inputs of two images, the first at a position that has two. No layer of the pattern belongs to the encoder member,

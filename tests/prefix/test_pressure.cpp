@@ -222,6 +222,32 @@ TEST_CASE("a hybrid with a hybrid as its member makes room where a member of tha
     }
 }
 
+TEST_CASE("no prefix is evicted for the full member of a hybrid that is a member, if none has cells there") {
+    using Inner = Hybrid<Repeat<toy::Full, toy::Sliding>, toy::Full, toy::Sliding>;
+    using Outer = Hybrid<Repeat<Inner>, Inner>;
+    const CacheShape one{.layers = 1, .kv_heads = 1, .head_dim = 1};
+    Outer memory{2, Inner{2, toy::Full{one, {.sequences = 2, .cells = 24, .batch = 8}},
+                          toy::Sliding{one, {.sequences = 2, .cells = 64, .batch = 8}}}};
+    PrefixTree tree{memory};
+    for (int end = 8; end <= 24; end += 8) {
+        {
+            auto pass = tree.begin(Sequence{0}, 8).value();
+            for (const int layer : {0, 1})
+                pass.visit(layer, [](auto& inner, int own) {
+                    inner.visit(own, [](auto& of_member, int l) { of_member.mark_put(l); });
+                });
+            pass.commit();
+        }
+        REQUIRE(tree.insert(Sequence{0}, counted(0, end))); // owns cells of a window alone, once that has moved on
+    }
+    const auto refused = tree.begin(Sequence{1}, 4);
+    REQUIRE(refused.error() == Reason::full);
+    CHECK(refused.error().member == 0);
+    CHECK(refused.error().inner == 0);
+    CHECK(tree.statistics().evictions == 0);
+    CHECK(tree.statistics().snapshots == 3);
+}
+
 TEST_CASE("a prefix that comes back in place leaves the schedules of the sequence") {
     for (const bool is_offloaded : {false, true}) {
         toy::Sliding memory{{.layers = 1, .kv_heads = 1, .head_dim = 1}, {.sequences = 3, .cells = 40, .batch = 40}};

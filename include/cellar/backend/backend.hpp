@@ -310,7 +310,8 @@ concept WritesLists = requires(B& b, std::span<const ListEntry> entries, std::in
 /// - `begin_attention(lists)`: what the tokens of a pass see, before its first `attend`. The lists are host memory, and
 ///   stay as they are until the pass ends.
 /// - `attend(work)`: enqueues; writes the results of one layer. See `AttentionWork`, whose types may be any that
-///   `attend` takes: rows of every mapping and element, queries and results of float, half or bfloat16.
+///   `attend` takes: rows of every mapping and element, queries and results of float, half or bfloat16. It multiplies
+///   queries and results by `work.factors`.
 ///
 /// Both may block and allocate. Law: see `attend`; results equal those of the Eigen backend up to rounding in float.
 template <class B>

@@ -99,8 +99,8 @@ struct RowFactors {
 };
 
 /// One layer's attention: arguments of `attend`, which were checked. `Keys` and `Values` are `StoredRows`, or
-/// `StoredUnits` (layout/stored_units.hpp) in a format of fewer bits. Lists of the
-/// rule and of the tree are in memory of the host, everything else is where the backend's buffers are.
+/// `StoredUnits` (layout/stored_units.hpp) in a format of fewer bits. Lists of the rule and of the tree are in memory
+/// of the host, everything else is where the backend's buffers are.
 template <class Keys, class Values, class Q, class Out, class Number = float>
 struct AttentionWork {
     AttentionShape shape;
@@ -111,7 +111,7 @@ struct AttentionWork {
     StridedView<const Q, 3> q;
     StridedView<Out, 3> out;
     StridedView<float, 2> log_sum_exp; ///< null: nowhere
-    RowFactors factors{};
+    RowFactors factors{};              ///< of the layer
 };
 
 } // namespace cellar

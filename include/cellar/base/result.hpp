@@ -79,6 +79,7 @@ struct Refusal {
     int member = -1;       ///< in a hybrid, the index of the member that refused; -1 elsewhere
     Sequence sequence{-1}; ///< the sequence that it is about, if it is about one; -1 if not
     Position expected{-1}; ///< for `not_next`: the position that its next token must have
+    int inner = -1;        ///< the same as `member` within that member, if it is a hybrid, too; -1 if not
     /// What the operation needs, and what there is for it: cells for `full`, tokens for `batch_too_long` and
     /// `request_too_long`, snapshots for `too_many_snapshots`, the most and the fewest tokens of a sequence for
     /// `unequal_batch`. Positions for the following: the one that was given or asked for, and, for `not_next`, the one
@@ -90,7 +91,7 @@ struct Refusal {
 
     /// The same reason, about the same. The numbers do not count.
     constexpr bool operator==(const Refusal& other) const {
-        return reason == other.reason && member == other.member && sequence == other.sequence
+        return reason == other.reason && member == other.member && inner == other.inner && sequence == other.sequence
                && expected == other.expected;
     }
     friend constexpr bool operator==(const Refusal& refusal, Reason r) { return refusal.reason == r; }

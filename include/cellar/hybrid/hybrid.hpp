@@ -44,9 +44,9 @@ namespace cellar {
 ///   `of<M>()`.
 ///
 /// All members carry out an operation, or none does: a refusal, which names the member, or an exception leaves all of
-/// them as they were. Inputs of an encoder that wait for the next token of a sequence are not of its tokens, and belong
-/// to what reaches to that token: to a `copy_prefix` up to `next(from)` or further, and to a snapshot and a `restore`
-/// up to the end. `remove` from `next(s)` on, or going there, leaves them; with a begin of 0, they always go, so that
+/// them as they were. Inputs of an encoder that wait for the next token of a sequence are copied, or kept, by a
+/// `copy_prefix` up to `next(from)` or further, and by a snapshot and a `restore` up to the end. A `remove` from
+/// `next(s)` on, and a `rewind` to it, leave them where they are. A `remove` from 0 on always takes them away, so that
 /// another user can have s. Movable, not copyable. One thread may use it at a time.
 template <class Pattern, class... Members>
 class Hybrid : public OperationsByName<Hybrid<Pattern, Members...>, HybridSnapshot<Members...>> {
@@ -260,6 +260,17 @@ public:
         members_.for_each(f);
     }
 
+    /// For transfers: calls f(member, its index, the layer's index there) for the member that has this layer of the
+    /// model, if one has; with a residual, for both.
+    template <class F>
+    void for_each_with_layer(int layer, F f) const {
+        const LayerPlace at = place(layer);
+        members_.all_of([&](const auto& m, auto i) {
+            if (std::is_same_v<Pattern, WithResidual> || at.member == i) f(m, i, at.layer);
+            return true;
+        });
+    }
+
     /// For hybrids, prefix trees, files and transfers; see `Cache`.
     void save(const Snapshot& snapshot, const std::string& prefix,
               detail::StoredSnapshot& stored) requires(detail::SavesSnapshots<Members>&&...) {
@@ -287,22 +298,22 @@ public:
         return all_of(snapshot,
                       [&](const auto& m, const auto& of_member, int) { return detail::can_restore(m, of_member, to); });
     }
-    /// True if cells of that member become free when the snapshot goes. -1: of any member.
-    bool frees_cells(const Snapshot& snapshot, int member) const {
+    /// True if cells of the member that refused become free when the snapshot goes; of any member, if none is named.
+    bool frees_cells(const Snapshot& snapshot, const Refusal& refusal) const {
         return !all_of(snapshot, [&](const auto& m, const auto& of_member, int i) {
-            return (member >= 0 && i != member) || !detail::frees_cells(m, of_member, -1);
+            return !refused(refusal, i) || !detail::frees_cells(m, of_member, in_member(refusal));
         });
     }
 
-    /// As `Cache::frees_together`, for that member. -1: for any member.
+    /// As `Cache::frees_together`, for that member, or for any.
     template <class ForEach>
-    bool frees_together(ForEach for_each, Sequence s, int member) {
+    bool frees_together(ForEach for_each, Sequence s, const Refusal& refusal) {
         bool frees = false;
         members_.for_each_indexed([&](auto& m, auto i) {
             const auto of_member = [&](auto visit) {
                 for_each([&](const Snapshot& snapshot) { visit(snapshot.template of<decltype(i)::value>()); });
             };
-            if (member < 0 || i == member) frees = frees || detail::frees_together(m, of_member, s, -1);
+            if (refused(refusal, i)) frees = frees || detail::frees_together(m, of_member, s, in_member(refusal));
         });
         return frees;
     }
@@ -332,6 +343,12 @@ public:
     }
 
 private:
+    static bool refused(const Refusal& refusal, int member) { return refusal.member < 0 || refusal.member == member; }
+    // What the member itself said.
+    static Refusal in_member(Refusal refusal) {
+        refusal.member = std::exchange(refusal.inner, -1);
+        return refusal;
+    }
     static void expect_valid(const auto&) {}
     static void expect_valid(const op::Split<Snapshot>& split) {
         const Position from = split.snapshot.from();

@@ -148,9 +148,10 @@ private:
     template <class F>
     void for_each_named(int layer, F f) {
         const int model = name_.member < 0 ? layer : name_.model;
+        const bool is_known = name_.member < 0 || name_.own == layer; // else it was not visited
         int member = 0;
         for_each([&](auto& pass) {
-            detail::set_name(pass, member++, layer, model);
+            detail::set_name(pass, member++, is_known ? layer : -1, is_known ? model : -1);
             f(pass);
         });
     }

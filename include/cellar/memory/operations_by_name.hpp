@@ -21,6 +21,8 @@ template <class Self, class Snapshot>
 class OperationsByName {
 public:
     /// `to` gives up what it has, and shares what all memories keep of `from` below position `end`. No data moves.
+    /// Refuses with `cannot_rewind` if a recurrent memory keeps no state there, and with `cannot_resume` as `Cache`
+    /// does.
     Result<void> copy_prefix(Sequence from, Sequence to, Position end, Where where = Where::current()) {
         return self().perform(op::CopyPrefix{from, to, end}, where);
     }
@@ -76,19 +78,18 @@ public:
     /// changed, if there is no memory for it.
     void offload(Snapshot& snapshot, OffloadTo to = OffloadTo::host,
                  Where where = Where::current()) requires(Self::template performs<op::Offload<Snapshot>>) {
-        static_assert(Self::holds_data, "offload: a member has no keys and values (its backend is NoData), expected "
-                                        "members with memory");
+        static_assert(Self::holds_data, "offload: no keys and values are here (a backend is NoData), expected memory");
         self().perform(op::Offload<Snapshot>{snapshot, to}, where).value();
     }
     /// Brings a snapshot that is offloaded back into cells and slots. Blocks.
     Result<void> reload(Snapshot& snapshot,
                         Where where = Where::current()) requires(Self::template performs<op::Reload<Snapshot>>) {
-        static_assert(Self::holds_data, "reload: a member has no keys and values (its backend is NoData), expected "
-                                        "members with memory");
+        static_assert(Self::holds_data, "reload: no keys and values are here (a backend is NoData), expected memory");
         return self().perform(op::Reload<Snapshot>{snapshot}, where);
     }
 
-    /// Asks for a snapshot ahead of time, in all memories that forget. Others have nothing to do.
+    /// Asks for a snapshot ahead of time, in all memories that forget. Others have nothing to do. See `Cache::schedule`
+    /// and `RecurrentMemory::schedule`.
     Result<void> schedule(Sequence s, Position p, Where where = Where::current()) {
         return self().perform(op::Schedule{s, p}, where);
     }
@@ -97,11 +98,11 @@ public:
         self().perform(op::Unschedule{s, p}, where).value();
     }
 
-    /// Sets cells aside for the next `tokens` tokens of s, in all memories that have cells.
+    /// Sets cells aside for the next `tokens` tokens of s, in all memories that have cells. See `Cache::promise`.
     Result<void> promise(Sequence s, std::int32_t tokens, Where where = Where::current()) {
         return self().perform(op::Promise{s, tokens}, where);
     }
-    /// In all memories that have cells of tokens.
+    /// In all memories that have cells of tokens. See `Cache::form_pages`.
     Result<void> form_pages(Sequence s, std::int32_t page_size, Where where = Where::current()) {
         return self().perform(op::FormPages{s, page_size}, where);
     }

@@ -46,7 +46,8 @@ struct LockstepOptions {
 /// allocate follows from the bookkeeping, so all ranks know it. A pass within the planned room, as in decode steps,
 /// sends nothing. `commit` and `drop` never do. Operations with a snapshot, `reserve` and `defragment` always ask. Once
 /// an operation was short of memory somewhere, every operation asks the other ranks. A memory of your own type asks
-/// unless its `prepare` returns an `Attempt`, which tells whether it allocated.
+/// unless its `prepare` returns an `Attempt`, which tells whether it allocated. If it does not prepare
+/// `op::Defragment`, its `defragment` must not throw.
 ///
 /// A snapshot is of this rank's heads. All ranks must keep and destroy theirs together; destroying one sends nothing.
 ///
@@ -153,13 +154,13 @@ public:
     }
     /// The same as of the memory on this rank.
     template <class Snapshot>
-    bool frees_cells(const Snapshot& snapshot, int member) const {
-        return detail::frees_cells(memory_, snapshot, member);
+    bool frees_cells(const Snapshot& snapshot, const Refusal& refusal) const {
+        return detail::frees_cells(memory_, snapshot, refusal);
     }
     /// The same as of the memory on this rank.
     template <class ForEach>
-    bool frees_together(ForEach for_each, Sequence s, int member) {
-        return detail::frees_together(memory_, for_each, s, member);
+    bool frees_together(ForEach for_each, Sequence s, const Refusal& refusal) {
+        return detail::frees_together(memory_, for_each, s, refusal);
     }
     /// The same as of the memory on this rank.
     template <class Snapshot>

@@ -126,7 +126,9 @@ public:
 
     /// False for operations with snapshots, and others that are not sent down the line.
     template <class Operation>
-    static constexpr bool performs = std::same_as<Operation, op::Rewind>&& Performs<M, op::Rewind>;
+    static constexpr bool
+        performs = detail::is_among<Operation, op::CopyPrefix, op::Remove, op::Schedule, op::Unschedule, op::Promise,
+                                    op::FormPages> || (std::same_as<Operation, op::Rewind> && Performs<M, op::Rewind>);
 
     /// All ranks make theirs at the same time. It has its own duplicate of `comm`.
     PipelineStage(const Communicator& comm, M memory, const PipelineOptions& options = {},

@@ -39,10 +39,7 @@ public:
     template <class Pass>
     void layer(Pass& pass, int layer, Where where = Where::current()) {
         const detail::Caller caller{where};
-        pass.visit(layer, [](auto& own, int index) {
-            if constexpr (requires { own.keys(index); })
-                static_cast<void>(own.keys(index)); // a violation if it was not put
-        });
+        expect_put(pass, layer);
         rows_are_there(layer);
         end().progress();
     }
@@ -80,18 +77,31 @@ public:
     }
 
 private:
-    void rows_are_there(int layer) {
-        std::string prefix;
-        if constexpr (requires { memory_->place(layer); }) {
-            const auto place = memory_->place(layer);
-            if (place.member < 0) return; // a layer without memory
-            prefix = "members." + std::to_string(place.member) + ".";
-            layer = place.layer;
+    // Of a cache, or of each that has the layer.
+    template <class Pass>
+    static void expect_put(Pass& pass, int layer) {
+        if constexpr (requires { pass.keys(layer); }) {
+            static_cast<void>(pass.keys(layer)); // a violation if it was not put
+        } else if constexpr (requires { pass.with_residual([](auto&, auto&) {}); }) {
+            pass.with_residual([&](auto&... both) { (expect_put(both, layer), ...); });
+        } else if constexpr (requires { pass.layers(); }) {
+            pass.visit(layer, [](auto& own, int index) { expect_put(own, index); });
         }
-        const std::string name = prefix + "layers." + std::to_string(layer);
-        const Position next = memory_->next(sequence_);
-        end().rows_are_there(name + ".keys", prefix + "positions", next);
-        end().rows_are_there(name + ".values", prefix + "positions", next);
+    }
+
+    void rows_are_there(int layer) { rows_are_there(*memory_, layer, ""); }
+    template <class Memory>
+    void rows_are_there(const Memory& memory, int layer, const std::string& prefix) {
+        if constexpr (requires { memory.place(layer); }) {
+            memory.for_each_with_layer(layer, [&](const auto& member, int index, int own) {
+                rows_are_there(member, own, prefix + "members." + std::to_string(index) + ".");
+            });
+        } else {
+            const std::string name = prefix + "layers." + std::to_string(layer);
+            const Position next = memory_->next(sequence_);
+            end().rows_are_there(name + ".keys", prefix + "positions", next);
+            end().rows_are_there(name + ".values", prefix + "positions", next);
+        }
     }
 
     M* memory_;

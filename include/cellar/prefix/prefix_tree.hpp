@@ -82,7 +82,8 @@ public:
     /// Refuses with `altered` if some of these tokens have other keys than a prefill would give
     /// (`Cache::altered_from`): after a context shift, for example, until s goes back to where its gap was closed.
     /// O(tokens compared + tokens added + nodes passed + runs of s + what `snapshot` and `split` cost), amortised.
-    /// Longer prefixes become less useful: O(log nodes) for each that has no other one in between.
+    /// Longer prefixes become less useful: O(log nodes) for each that has no other one in between, and O(1) for each
+    /// node without a snapshot that is passed on the way there.
     Result<void> insert(Sequence s, std::span<const std::int32_t> tokens, std::uint64_t salt = 0,
                         Where where = Where::current()) {
         const detail::Caller caller{where};

@@ -282,7 +282,9 @@ private:
         return (holds(std::get<I>(members_), std::integral_constant<int, int{I}>{}) && ...);
     }
 
-    static void add_member(Refusal& refusal, int member) { refusal.member = member; }
+    static void add_member(Refusal& refusal, int member) {
+        refusal.inner = std::exchange(refusal.member, member); // of a hybrid that is a member
+    }
     static void add_member(Problem& problem, int member) {
         if (problem.refusal) return add_member(*problem.refusal, member);
         problem.text = "member " + std::to_string(member) + ": " + problem.text;

@@ -4,6 +4,7 @@
 #include <cellar/base/batch.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/offload_to.hpp>
+#include <cellar/base/result.hpp>
 #include <cellar/memory/layer_name.hpp>
 
 #include <concepts>
@@ -26,12 +27,12 @@ bool can_restore(const M& m, const Snapshot& snapshot, Position to) {
     }
 }
 
-/// False if the destruction of this snapshot would free no cells of the memory, or of this member of a hybrid. Without
-/// it, true.
+/// False if the destruction of this snapshot would free no cells of what refused: of the memory, or, in a hybrid, of
+/// that member. Without it, true.
 template <class M, class Snapshot>
-bool frees_cells(const M& m, const Snapshot& snapshot, int member) {
-    if constexpr (requires { m.frees_cells(snapshot, member); }) {
-        return m.frees_cells(snapshot, member);
+bool frees_cells(const M& m, const Snapshot& snapshot, const Refusal& refusal) {
+    if constexpr (requires { m.frees_cells(snapshot, refusal); }) {
+        return m.frees_cells(snapshot, refusal);
     } else if constexpr (requires { m.frees_cells(snapshot); }) {
         return m.frees_cells(snapshot);
     } else {
@@ -42,9 +43,9 @@ bool frees_cells(const M& m, const Snapshot& snapshot, int member) {
 /// True if the destruction of several snapshots, with each of which `for_each` calls its argument, would free cells; or
 /// leave some to sequence s alone, if that is none of -1. Without it, false: snapshots are asked one by one.
 template <class M, class ForEach>
-bool frees_together(M& m, ForEach for_each, Sequence s, int member) {
-    if constexpr (requires { m.frees_together(for_each, s, member); }) {
-        return m.frees_together(for_each, s, member);
+bool frees_together(M& m, ForEach for_each, Sequence s, const Refusal& refusal) {
+    if constexpr (requires { m.frees_together(for_each, s, refusal); }) {
+        return m.frees_together(for_each, s, refusal);
     } else if constexpr (requires { m.frees_together(for_each, s); }) {
         return m.frees_together(for_each, s);
     } else {

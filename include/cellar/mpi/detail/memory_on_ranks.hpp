@@ -57,8 +57,6 @@ protected:
     M memory_;
 
 private:
-    Self& self() { return static_cast<Self&>(*this); }
-
     BatchBuilder next_tokens_; // of a pass that was asked for by their number
 };
 

@@ -123,7 +123,7 @@ public:
                 Node& node = static_cast<Node&>(*least);
                 if (has_gained(node)) continue;
                 const bool helps =
-                    refusal == Reason::too_many_snapshots || frees_cells(memory_, *node.snapshot, refusal.member);
+                    refusal == Reason::too_many_snapshots || frees_cells(memory_, *node.snapshot, refusal);
                 if (helps && move_out(node)) return true;
                 if (!helps) candidates_.push_back(&node);
                 skipped.add(node);
@@ -323,7 +323,7 @@ private:
                 for (std::size_t i = candidates_.size() - chosen; i < candidates_.size(); ++i)
                     visit(*candidates_[i]->snapshot);
             };
-            return frees_together(memory_, for_each, s, refusal.member);
+            return frees_together(memory_, for_each, s, refusal);
         };
         std::size_t enough = candidates_.size(); // so many of the least useful ones help, with the chosen ones
         if (!helps(enough)) return false;
@@ -344,7 +344,7 @@ private:
     // The same by a candidate whose place is in the way: it frees nothing, but a shorter prefix that it needs does.
     bool make_room_below(const Refusal& refusal) {
         const auto helps = [&](const Node& shorter) {
-            return !shorter.is_offloaded && frees_cells(memory_, *shorter.snapshot, refusal.member) && !stays(shorter);
+            return !shorter.is_offloaded && frees_cells(memory_, *shorter.snapshot, refusal) && !stays(shorter);
         };
         for (Node* const node : candidates_)
             for (const Node* shorter = node->base; shorter != nullptr; shorter = shorter->base)
@@ -605,8 +605,10 @@ private:
             lower.snapshot.emplace(*std::move(parts.tail));
         }
         if (parts.head) keep(upper, *std::move(parts.head));
-        if (is_split) settle(lower);
-        if (lower.snapshot) weigh(lower);
+        if (is_split) {
+            settle(lower);
+            weigh(lower); // of fewer bytes
+        }
         return upper;
     }
 
