@@ -198,7 +198,7 @@ TEST_CASE("the hash of a user's memory depends on the next positions of all its 
     CHECK(hash(one) == hash(other));
 }
 
-TEST_CASE("a hybrid can be a member of another hybrid: all or none, and refusals name the outer member") {
+TEST_CASE("a hybrid can be a member of another hybrid: all or none, and refusals name both members") {
     struct Draft : Keys {
         using Keys::Keys;
     };
@@ -210,7 +210,7 @@ TEST_CASE("a hybrid can be a member of another hybrid: all or none, and refusals
     CHECK(memory.member<Draft>().tokens(Sequence{0}) == 5);
     CHECK(memory.member<Together>().member<Counter>().length(Sequence{0}) == 5);
 
-    CHECK(feed(memory, text(0, 5, 2)).error() == Refusal{Reason::full, 1});
+    CHECK(feed(memory, text(0, 5, 2)).error() == Refusal{.reason = Reason::full, .member = 1, .inner = 1});
     CHECK(memory.member<Draft>().tokens(Sequence{0}) == 5);
     CHECK(memory.member<Together>().member<Keys>().tokens(Sequence{0}) == 5);
 

@@ -35,6 +35,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -469,7 +470,7 @@ struct CacheState {
     std::int64_t scaling = 0;  // stands for the factors of all channels; 0: there are none
     BatchBuilder next_tokens;  // of a pass that was asked for by their number
     bool holds_inputs = false; // of an encoder: a sequence can resume anywhere, and a snapshot has any of its inputs
-    typename Backend::template Buffer<float> factor_memory; // of all stores
+    std::optional<typename Backend::template Buffer<float>> factor_memory; // of all stores; nullopt: no factors
     LayerStores<Store> stores;
     PassState pass;
     PassScratch<Backend> scratch;
@@ -485,7 +486,6 @@ private:
           shift{std::move(the_shift)},
           backend{std::move(the_backend)},
           book{book_size(limits, window), window},
-          factor_memory{backend.template allocate<float>(0)},
           stores{static_cast<std::size_t>(shape.layers),
                  limits.initial_cells == 0 ? book.cells() : padded(limits.initial_cells)},
           pass{static_cast<std::size_t>(shape.layers)},
@@ -550,9 +550,9 @@ private:
             }
         };
         for_each([&](auto&, const std::vector<float>& own) { all.insert(all.end(), own.begin(), own.end()); });
-        factor_memory = backend.template allocate<float>(std::ssize(all));
-        backend.copy_from_host(std::span<const float>{all}, factor_memory, 0);
-        const float* next = factor_memory.data();
+        factor_memory.emplace(backend.template allocate<float>(std::ssize(all)));
+        backend.copy_from_host(std::span<const float>{all}, *factor_memory, 0);
+        const float* next = factor_memory->data();
         for_each([&](auto& rows, const std::vector<float>& own) {
             rows.divide_by(next);
             next += own.size();
