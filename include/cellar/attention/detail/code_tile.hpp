@@ -18,7 +18,8 @@ inline constexpr int max_rows_of_values = 16;
 /// Rows of tile_cells floats that kernels of a head's codes use for themselves: products of factors and of the steps of
 /// four queries; or weights times factors, weights and factors relative to their largest ones, and these.
 constexpr std::int64_t scratch_rows(std::int64_t groups) {
-    const std::int64_t of_values = 2 * max_rows_of_values + groups + (max_rows_of_values + groups) / tile_cells + 1;
+    const std::int64_t of_values =
+        std::int64_t{2} * max_rows_of_values + groups + (max_rows_of_values + groups) / tile_cells + 1;
     return 4 * groups > of_values ? 4 * groups : of_values;
 }
 

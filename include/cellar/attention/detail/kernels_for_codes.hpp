@@ -431,7 +431,7 @@ CELLAR_KERNEL void add_codes(const float* weights, int rows, int cells, const Co
 #else
     constexpr bool rounds = false;
 #endif
-    constexpr std::int64_t together = rounds ? 4 * 32 : std::int64_t{vectors::columns} * lanes;
+    constexpr std::int64_t together = rounds ? std::int64_t{4} * 32 : std::int64_t{vectors::columns} * lanes;
     LinesAhead ahead{next, (rows + 3) / 4 * std::max<std::int64_t>(1, dim * cells / together)};
     for (std::int64_t g = 0; g < values.groups; ++g) {
         const std::int64_t first = g * values.group;

@@ -289,7 +289,7 @@ public:
     }
 
     /// Of the elements that the kernels read.
-    int pieces() const { return in_place_ ? placed_.pieces() : floats_.pieces(); }
+    int pieces() const { return in_place_ ? placed_.pieces() : FloatRows::pieces(); }
     bool split_keys(int count, std::byte* out) const {
         return in_place_ ? placed_.split_keys(count, out) : floats_.split_keys(count, out);
     }

@@ -67,12 +67,12 @@ public:
                   && !source.exact_queries},
           widens_{of_bytes && unpacks_ && source.exact_queries},
           codes_{arrays.take<Code>(in_place_ ? 0 : tile_cells * stride_)},
+          scratch_{arrays.take<float>(scratch_rows(all_groups_) * tile_cells)},
           places_{units_},
           scale_places_{scales_} {
         const std::int64_t factors = (has_offsets<Format> ? 2 : 1) * all_groups_ * tile_cells;
         stored_factors_ = arrays.take<Factor>(factors);
         factors_ = arrays.take<float>(factors);
-        scratch_ = arrays.take<float>(scratch_rows(all_groups_) * tile_cells);
         if constexpr (of_bytes || looks_up_numbers<Format>) {
             const std::int64_t bytes = of_bytes ? stride_ : 2 * stride_;
             queries_ = {arrays.take<std::int8_t>(rows * bytes + code_unit), bytes,
@@ -315,7 +315,7 @@ private:
     Code* codes_;                      // [tile_cells, stride]
     Factor* stored_factors_ = nullptr; // [groups, tile_cells], and the offsets
     float* factors_ = nullptr;         // the same
-    float* scratch_ = nullptr;         // of kernels
+    float* scratch_;                   // of kernels
     const float* q_ = nullptr;
     ByteQueries queries_{};
     RowPlaces<Units> places_;

@@ -554,7 +554,7 @@ CELLAR_SIMD_FUNCTION void encode(const float* values, typename Format::unit* uni
     using Some = FourRows<Format>;
     constexpr typename Format::encoding encoding{};
     constexpr Steps<Some::values_per_row> steps{};
-    Factors factors[most_fours];
+    Factors factors[most_fours]; // NOLINT(misc-const-correctness): its types are those of a template
     for (std::size_t begin = 0; begin < n; begin += most_fours * Some::units) {
         const std::size_t end = n - begin < most_fours * Some::units ? n : begin + most_fours * Some::units;
         for (std::size_t i = begin; i < end; i += Some::units) {
