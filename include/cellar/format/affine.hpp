@@ -4,7 +4,7 @@
 #include <cellar/base/function.hpp>
 #include <cellar/element/half.hpp>
 #include <cellar/format/detail/codes.hpp>
-#include <cellar/format/detail/encoders.hpp>
+#include <cellar/format/detail/group_encoders.hpp>
 #include <cellar/format/detail/name.hpp>
 #include <cellar/format/detail/numbers.hpp>
 #include <cellar/format/detail/run.hpp>

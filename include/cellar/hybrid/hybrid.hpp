@@ -44,10 +44,13 @@ namespace cellar {
 ///   `of<M>()`.
 ///
 /// All members carry out an operation, or none does: a refusal, which names the member, or an exception leaves all of
-/// them as they were. Inputs of an encoder that wait for the next token of a sequence are copied, or kept, by a
-/// `copy_prefix` up to `next(from)` or further, and by a snapshot and a `restore` up to the end. A `remove` from
-/// `next(s)` on, and a `rewind` to it, leave them where they are. A `remove` from 0 on always takes them away, so that
-/// another user can have s. Movable, not copyable. One thread may use it at a time.
+/// them as they were. Movable, not copyable. One thread may use it at a time.
+///
+/// Inputs of an encoder may wait for the next token of a sequence:
+/// - `copy_prefix` copies them if it goes up to `next(from)` or further.
+/// - A snapshot up to the end keeps them, and a `restore` up to the snapshot's end brings them back.
+/// - A `remove` from `next(s)` on, and a `rewind` to it, leave them where they are.
+/// - A `remove` from 0 on takes them away, so that another user can have s.
 template <class Pattern, class... Members>
 class Hybrid : public OperationsByName<Hybrid<Pattern, Members...>, HybridSnapshot<Members...>> {
     static_assert(sizeof...(Members) > 0, "a hybrid has at least one member");

@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cellar/base/function.hpp>
-#include <cellar/element/half.hpp>
 #include <cellar/format/detail/codes.hpp>
+#include <cellar/format/detail/columns.hpp>
 #include <cellar/format/detail/fp4_numbers.hpp>
 #include <cellar/format/detail/iq4_levels.hpp>
 #include <cellar/format/detail/nearest_level.hpp>
 #include <cellar/format/detail/numbers.hpp>
-#include <cellar/simd/vector.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -39,139 +38,10 @@ struct EncodeBlocks {
 
 } // namespace cellar::detail
 
-#if defined(CELLAR_HAS_X86_VECTORS) || defined(CELLAR_HAS_NEON)
-#define CELLAR_HAS_ENCODERS 1
+#ifdef CELLAR_HAS_ENCODERS
 
-/// Encodes blocks and groups with AVX2 or NEON, in registers, to the bits of each format's `encode_unit`. Four rows of
-/// values at a time: blocks, or the groups of one. They are read in columns, where each lane belongs to one row: so the
-/// factors of rows are a vector, their sums are in order, and their codes lie side by side. Without loops over vectors,
-/// because -O2 does not unroll them, and the vectors would lie in memory.
 namespace cellar::detail::encoders {
 
-using namespace simd::native;
-namespace four = simd::baseline;
-using Bytes = Vector::Bytes;
-inline constexpr std::size_t width = lanes;
-using Rows = std::make_index_sequence<4>;
-using Two = std::make_index_sequence<2>;
-using Parts = std::make_index_sequence<width / 4>; // of four lanes
-inline constexpr std::size_t parts = width / 4;
-/// The steps in which columns of so many values are read.
-template <std::size_t Values>
-using Steps = std::make_index_sequence<Values / width>;
-
-CELLAR_SIMD_INLINE Ints bits_of(Floats x) {
-    return reinterpret_cast<Ints>(x);
-}
-CELLAR_SIMD_INLINE Ints integers(Floats x) {
-    return __builtin_convertvector(x, Ints);
-}
-CELLAR_SIMD_INLINE bool any(four::Ints of) {
-    using Words = long long __attribute__((vector_size(16)));
-    const auto words = reinterpret_cast<Words>(of);
-    return (words[0] | words[1]) != 0;
-}
-// Modulo 2^32: codes lie side by side, and are any numbers where values are not usual.
-CELLAR_SIMD_INLINE Ints sum(Ints a, Ints b) {
-    return reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(a) + reinterpret_cast<Unsigned>(b));
-}
-CELLAR_SIMD_INLINE Ints sum(Ints a, std::uint32_t b) {
-    return reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(a) + b);
-}
-CELLAR_SIMD_INLINE Ints difference(Ints a, Ints b) {
-    return reinterpret_cast<Ints>(reinterpret_cast<Unsigned>(a) - reinterpret_cast<Unsigned>(b));
-}
-template <class V, class... More>
-CELLAR_SIMD_INLINE V greatest(V first, More... more) {
-    if constexpr (sizeof...(more) == 0) {
-        return first;
-    } else {
-        const V next = greatest(more...);
-        return first > next ? first : next;
-    }
-}
-template <class V, class... More>
-CELLAR_SIMD_INLINE V least(V first, More... more) {
-    if constexpr (sizeof...(more) == 0) {
-        return first;
-    } else {
-        const V next = least(more...);
-        return first < next ? first : next;
-    }
-}
-
-/// Four rows, of which the first n are there. The others are some of these again.
-template <std::size_t Values>
-struct RowsOf {
-    const float* values;
-    std::size_t n;
-
-    CELLAR_SIMD_INLINE std::size_t index(std::size_t row) const { return row < n ? row : row & (n - 1); }
-    CELLAR_SIMD_INLINE const float* operator[](std::size_t row) const { return values + index(row) * Values; }
-};
-
-// Rows that are no zeros and whose largest magnitude, as bits, is not between 2^-40 and 2^40.
-CELLAR_SIMD_INLINE four::Ints unusual(four::Ints largest) {
-    constexpr std::int32_t least = (127 - 40) << 23;
-    constexpr std::int32_t bound = (127 + 40) << 23;
-    return (largest >= bound) | ((largest < least) & (largest != 0));
-}
-template <std::size_t... I, std::size_t... Part>
-CELLAR_SIMD_INLINE four::Ints largest_magnitude(const float* row, std::index_sequence<I...>,
-                                                std::index_sequence<Part...>) {
-    const Ints largest = greatest((bits_of(load(row + width * I)) & INT32_MAX)...);
-    return greatest(part<Part>(largest)...);
-}
-/// The bits of the largest magnitudes. That of a NaN is larger than all numbers.
-template <std::size_t Values, std::size_t... Row>
-CELLAR_SIMD_INLINE four::Ints largest_magnitudes(const RowsOf<Values>& rows, std::index_sequence<Row...>) {
-    four::Ints of[] = {largest_magnitude(rows[Row], Steps<Values>{}, Parts{})...};
-    four::transpose<4>(of, Two{});
-    return greatest(of[Row]...);
-}
-
-/// The extremes of four rows, as the bits of floats, which are compared as integers: negative floats are negative, or
-/// without signs larger than the others.
-struct FourExtremes {
-    four::Ints largest;          ///< with signs: the largest positive float, or without one the lowest
-    four::Ints unsigned_largest; ///< the lowest negative float, or without one the largest
-
-    CELLAR_SIMD_INLINE four::Ints magnitudes() const {
-        return greatest(largest & INT32_MAX, unsigned_largest & INT32_MAX);
-    }
-};
-template <std::size_t... I, std::size_t... Part>
-CELLAR_SIMD_INLINE void fold(const float* row, four::Ints& largest, four::Ints& unsigned_largest,
-                             std::index_sequence<I...>, std::index_sequence<Part...>) {
-    const Ints x[] = {bits_of(load(row + width * I))...};
-    const Ints most = greatest(x[I]...);
-    const Unsigned unsigned_most = greatest(reinterpret_cast<Unsigned>(x[I])...);
-    largest = greatest(part<Part>(most)...);
-    unsigned_largest = reinterpret_cast<four::Ints>(greatest(part<Part>(unsigned_most)...));
-}
-template <std::size_t Values, std::size_t... Row>
-CELLAR_SIMD_INLINE FourExtremes extremes_of(const RowsOf<Values>& rows, std::index_sequence<Row...>) {
-    four::Ints largest[4];
-    four::Ints unsigned_largest[4];
-    (fold(rows[Row], largest[Row], unsigned_largest[Row], Steps<Values>{}, Parts{}), ...);
-    four::transpose<4>(largest, Two{});
-    four::transpose<4>(unsigned_largest, Two{});
-    return {greatest(largest[Row]...),
-            reinterpret_cast<four::Ints>(greatest(reinterpret_cast<four::Unsigned>(unsigned_largest[Row])...))};
-}
-struct FourRanges {
-    four::Floats min;
-    four::Floats max;
-};
-template <std::size_t Values, std::size_t... Row>
-CELLAR_SIMD_INLINE FourRanges ranges_of(const RowsOf<Values>& rows, const FourExtremes& extremes,
-                                        std::index_sequence<Row...>) {
-    if (any((extremes.largest ^ extremes.unsigned_largest) >= 0)) [[unlikely]] // there is only one sign
-        return {four::Floats{detail::extremes_of<Values>(rows[Row]).min...},
-                four::Floats{detail::extremes_of<Values>(rows[Row]).max...}};
-    return {reinterpret_cast<four::Floats>(extremes.unsigned_largest),
-            reinterpret_cast<four::Floats>(extremes.largest)};
-}
 // The first values of largest magnitude.
 template <std::size_t Values, std::size_t... Row>
 CELLAR_SIMD_INLINE four::Floats first_largest(const RowsOf<Values>& rows, const FourExtremes& extremes,
@@ -184,60 +54,11 @@ CELLAR_SIMD_INLINE four::Floats first_largest(const RowsOf<Values>& rows, const 
     return reinterpret_cast<four::Floats>(found & ((found & INT32_MAX) != 0)); // zeros are positive
 }
 
-/// What the rows of a block are multiplied by, and what comes before or after that.
-struct Factors {
-    four::Floats by;
-    four::Floats other;
-    bool are_usual;
-};
-
 // 1 / x, and 0 where that is no finite number.
 CELLAR_SIMD_INLINE four::Floats inverses_of(four::Floats x) {
     const four::Floats inverses = 1 / x;
     const auto bits = reinterpret_cast<four::Ints>(inverses);
     return reinterpret_cast<four::Floats>(bits & ((bits & INT32_MAX) < 0x7f800000));
-}
-template <class Block, std::size_t... Row>
-CELLAR_SIMD_INLINE void store_halves(four::Floats floats, half Block::*member, Block* const* blocks,
-                                     std::index_sequence<Row...>) {
-    const auto halves = Vector::halves_of(floats);
-    ((blocks[Row]->*member = half::from_bits(static_cast<std::uint16_t>(halves[Row]))), ...);
-}
-
-/// Lane 4 p + r of vector k is value 4 p + k of row r, of as many values as a vector has lanes.
-struct Columns {
-    Floats of[4];
-};
-template <std::size_t First, std::size_t... I>
-CELLAR_SIMD_INLINE Floats zip_fours(Floats a, Floats b, std::index_sequence<I...>) {
-    return shuffle<(I / 4 * 4 + First + I % 4 / 2 + I % 2 * width)...>(a, b);
-}
-template <std::size_t Values, std::size_t... Row>
-CELLAR_SIMD_INLINE Columns columns(const RowsOf<Values>& rows, std::size_t step, std::index_sequence<Row...>) {
-    constexpr Lanes all;
-    const Floats of[] = {load(rows[Row] + width * step)...};
-    const Floats even[] = {zip_fours<0>(of[0], of[2], all), zip_fours<0>(of[1], of[3], all)};
-    const Floats odd[] = {zip_fours<2>(of[0], of[2], all), zip_fours<2>(of[1], of[3], all)};
-    return {{zip_fours<0>(even[0], even[1], all), zip_fours<2>(even[0], even[1], all),
-             zip_fours<0>(odd[0], odd[1], all), zip_fours<2>(odd[0], odd[1], all)}};
-}
-
-/// Bytes in the order of a row's values: byte 4 l + k belongs to lane l of vector k.
-CELLAR_SIMD_INLINE Ints joined(Ints a, Ints b, Ints c, Ints d) {
-    return sum(sum(a, b << 8), sum(c << 16, d << 24));
-}
-template <class Code>
-CELLAR_SIMD_INLINE Ints joined(const Columns& x, const Code& code) {
-    return joined(code(x.of[0]), code(x.of[1]), code(x.of[2]), code(x.of[3]));
-}
-
-// 16 bytes of each row.
-template <std::size_t... Row>
-CELLAR_SIMD_INLINE void store_rows(const Ints* bytes, std::uint8_t* const* to, std::size_t at,
-                                   std::index_sequence<Row...>) {
-    four::Ints of[] = {part<Row % parts>(bytes[Row / parts])...};
-    four::transpose<4>(of, Two{});
-    (std::memcpy(to[Row] + at, &of[Row], sizeof(of[Row])), ...);
 }
 // Byte i of a row: code i in the lower half, code n / 2 + i in the upper one. Codes of 4 bits.
 template <std::size_t... I>
@@ -528,10 +349,6 @@ CELLAR_SIMD_INLINE void encode(ScaledGroups<FourOverSix>, const RowsOf<16>& grou
     encode_e2m1(groups, factors, to, steps);
 }
 
-/// Of up to eight times four rows, the factors come first, so that their chains of operations overlap. Numbers that are
-/// not usual, which are rare, are left to the plain loops.
-inline constexpr std::size_t most_fours = 8;
-
 /// The units of four rows of `Format`, or the one that all four belong to.
 template <class Format>
 struct FourRows {
@@ -571,110 +388,6 @@ CELLAR_SIMD_FUNCTION void encode(const float* values, typename Format::unit* uni
     }
 }
 
-// Plus the bits of 2^23, whose neighbours are integers.
-struct AffineNumber {
-    static constexpr std::uint32_t zero = 0x4b000000;
-
-    Floats bias;
-    Floats scale;
-    Floats last;
-
-    CELLAR_SIMD_INLINE Ints operator()(Floats value) const {
-        return bits_of(least((value - bias) / scale, last) + broadcast(0x1p23F));
-    }
-};
-// Four numbers, one behind the other from the lowest bit on.
-template <int Bits>
-CELLAR_SIMD_INLINE Ints closed(Ints bytes) {
-    constexpr auto one = static_cast<std::int32_t>(low_bits(Bits, 16));
-    constexpr auto two = static_cast<std::int32_t>(low_bits(2 * Bits, 32));
-    const Ints pairs = (bytes & one) | (bytes >> (8 - Bits) & one << Bits);
-    return (pairs & two) | (pairs >> (16 - 2 * Bits) & two << 2 * Bits);
-}
-template <int Bits>
-CELLAR_SIMD_INLINE void store_eight_numbers(std::int32_t first, std::int32_t second, std::uint8_t* to) {
-    const std::uint64_t eight = static_cast<std::uint32_t>(first) | static_cast<std::uint64_t>(second) << 4 * Bits;
-    std::memcpy(to, &eight, Bits);
-}
-// Numbers of 8 bits, in rows of 32.
-template <int Bits, std::size_t... Row, std::size_t... Step, std::size_t... Quarter>
-CELLAR_SIMD_INLINE void store_numbers(Ints* numbers, PackedNumbers<Bits>* const* units, std::index_sequence<Row...> all,
-                                      std::index_sequence<Step...>, std::index_sequence<Quarter...>) {
-    std::uint8_t* const to[] = {units[Row]->bytes...};
-    if constexpr (Bits == 8) {
-        store_rows(numbers, to, 0, all);
-        store_rows(numbers + sizeof...(Step) / 2, to, 16, all);
-    } else {
-        ((numbers[Step] = closed<Bits>(numbers[Step])), ...);
-        // Eight of each row.
-        four::Ints even[] = {part<2 * Quarter % parts>(numbers[2 * Quarter / parts])...};
-        four::Ints odd[] = {part<(2 * Quarter + 1) % parts>(numbers[(2 * Quarter + 1) / parts])...};
-        if constexpr (Bits == 4) {
-            ((even[Quarter] |= odd[Quarter] << 16), ...);
-            four::transpose<4>(even, Two{});
-            (std::memcpy(to[Row], &even[Row], sizeof(even[Row])), ...);
-        } else {
-            for (std::size_t row = 0; row < 4; ++row)
-                ((store_eight_numbers<Bits>(even[Quarter][row], odd[Quarter][row], to[row] + Quarter * Bits)), ...);
-        }
-    }
-}
-// Of groups of `Units` rows, in the lanes of each of them.
-template <int Units>
-CELLAR_SIMD_INLINE four::Floats least_of_rows(four::Floats of) {
-    if constexpr (Units >= 2) of = least(of, four::shuffle<1, 0, 3, 2>(of, of));
-    if constexpr (Units == 4) of = least(of, four::shuffle<2, 3, 0, 1>(of, of));
-    return of;
-}
-template <class Format, std::size_t... Row>
-CELLAR_SIMD_INLINE Factors scale_groups(const RowsOf<32>& rows, typename Format::scale* scales,
-                                        std::index_sequence<Row...> all) {
-    constexpr std::size_t units_per_group = Format::values_per_scale / 32;
-    const FourExtremes extremes = extremes_of(rows, all);
-    const auto [min, max] = ranges_of(rows, extremes, all);
-    const auto grid = Format::template grid_of<four::Ints>(least_of_rows<units_per_group>(min),
-                                                           -least_of_rows<units_per_group>(-max));
-    typename Format::scale* const pairs[] = {scales + rows.index(Row) / units_per_group...};
-    store_halves(grid.scale, &Format::scale::scale, pairs, all);
-    store_halves(grid.bias, &Format::scale::bias, pairs, all);
-    const four::Ints largest = extremes.magnitudes();
-    const four::Ints without_bias = (grid.bias == 0) & (largest != 0); // numbers may be below 0
-    return {grid.scale, grid.bias, !any(unusual(largest) | without_bias)};
-}
-template <class Format, std::size_t... Row, std::size_t... Step>
-CELLAR_SIMD_INLINE void encode_groups(const RowsOf<32>& rows, typename Format::unit* units, const Factors& factors,
-                                      std::index_sequence<Row...> all, std::index_sequence<Step...> steps) {
-    constexpr int bits = Format::bits;
-    const AffineNumber number{Vector::repeat(factors.other), Vector::repeat(factors.by), broadcast((1 << bits) - 1)};
-    Ints numbers[] = {sum(joined(columns(rows, Step, all), number), -AffineNumber::zero)...};
-    typename Format::unit* const to[] = {units + rows.index(Row)...};
-    store_numbers(numbers, to, all, steps, Rows{});
-}
-/// Groups of a format with scales and biases, n of them.
-template <class Format, class Plain>
-CELLAR_SIMD_FUNCTION void encode_groups(const float* values, typename Format::unit* units,
-                                        typename Format::scale* scales, std::size_t n) {
-    constexpr std::size_t units_per_group = Format::values_per_scale / 32;
-    constexpr std::size_t step = 4 / units_per_group;
-    const auto rows_at = [&](std::size_t i) __attribute__((always_inline)) {
-        const std::size_t some = n - i < step ? n - i : step;
-        return RowsOf<32>{values + i * Format::values_per_scale, some * units_per_group};
-    };
-    Factors factors[most_fours];
-    for (std::size_t begin = 0; begin < n; begin += most_fours * step) {
-        const std::size_t end = n - begin < most_fours * step ? n : begin + most_fours * step;
-        for (std::size_t i = begin; i < end; i += step)
-            factors[(i - begin) / step] = scale_groups<Format>(rows_at(i), scales + i, Rows{});
-        for (std::size_t i = begin; i < end; i += step) {
-            const RowsOf<32> rows = rows_at(i);
-            const Factors& own = factors[(i - begin) / step];
-            encode_groups<Format>(rows, units + i * units_per_group, own, Rows{}, Steps<32>{});
-            if (!own.are_usual) [[unlikely]]
-                Plain::run(rows.values, units + i * units_per_group, scales + i, rows.n / units_per_group);
-        }
-    }
-}
-
 } // namespace cellar::detail::encoders
 
 #endif
@@ -688,14 +401,6 @@ void encode_blocks(const float* values, typename Format::unit* units, std::size_
     if (simd::is_available()) return encoders::encode<Format>(values, units, n);
 #endif
     EncodeBlocks<Format>::run(values, units, n);
-}
-/// Encodes n groups, to the bits of `Plain::run`.
-template <class Format, class Plain>
-void encode_groups(const float* values, typename Format::unit* units, typename Format::scale* scales, std::size_t n) {
-#ifdef CELLAR_HAS_ENCODERS
-    if (simd::is_available()) return encoders::encode_groups<Format, Plain>(values, units, scales, n);
-#endif
-    Plain::run(values, units, scales, n);
 }
 
 } // namespace cellar::detail

@@ -21,9 +21,8 @@ struct ByteTable {
 /// How many of up to 15 middles between levels an integer in [-256, 255] reaches. At most one of the middles is in each
 /// run of 16 integers that a multiple of 16 begins.
 struct NearestLevel {
-    // For each run: how many middles its first integer reaches, times 16, and how much is missing from 16 to the
-    // distance from there to the next one, if that is in the run. Plus an integer's distance, the sum is its count
-    // times 16, and a rest.
+    // For each run: 16 times the middles that its first integer reaches. If the run has a middle at distance d from
+    // there, plus 16 - d. So an integer adds its own distance, and a sixteenth of the sum is how many it reaches.
     ByteTable negative;
     ByteTable positive;
 
