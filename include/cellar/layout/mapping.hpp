@@ -25,6 +25,9 @@ inline constexpr std::int32_t all_cells = INT32_MAX;
 /// What a mapping places in memory: the elements, or the units, of heads in cells.
 class MappingExtents {
 public:
+    CELLAR_FUNCTION constexpr MappingExtents(std::int64_t cells, int heads, int dim)
+        : cells_{cells}, heads_{heads}, dim_{dim} {}
+
     CELLAR_FUNCTION constexpr std::int64_t cells() const { return cells_; }
     /// The number of heads of a cell.
     CELLAR_FUNCTION constexpr int heads() const { return heads_; }
@@ -32,9 +35,6 @@ public:
     CELLAR_FUNCTION constexpr int dim() const { return dim_; }
 
 protected:
-    CELLAR_FUNCTION constexpr MappingExtents(std::int64_t cells, int heads, int dim)
-        : cells_{cells}, heads_{heads}, dim_{dim} {}
-
     std::int64_t cells_;
     int heads_;
     int dim_;
@@ -46,8 +46,7 @@ public:
     static constexpr Segment segment = Segment::row;
     static constexpr std::int32_t segment_cells = all_cells;
 
-    CELLAR_FUNCTION constexpr CellsHeadsDims(std::int64_t cells, int heads, int dim)
-        : MappingExtents{cells, heads, dim} {}
+    using MappingExtents::MappingExtents;
 
     /// From one cell to the next, in elements.
     CELLAR_FUNCTION constexpr std::int64_t stride_cell() const { return stride_head() * heads_; }
@@ -78,8 +77,7 @@ public:
     static constexpr Segment segment = Segment::element;
     static constexpr std::int32_t segment_cells = all_cells;
 
-    CELLAR_FUNCTION constexpr HeadsDimsCells(std::int64_t cells, int heads, int dim)
-        : MappingExtents{cells, heads, dim} {}
+    using MappingExtents::MappingExtents;
 
     /// From one cell to the next, in elements.
     CELLAR_FUNCTION constexpr std::int64_t stride_cell() const { return 1; }
@@ -113,8 +111,7 @@ public:
     static constexpr Segment segment = Segment::head;
     static constexpr std::int32_t segment_cells = BlockCells;
 
-    CELLAR_FUNCTION constexpr BlocksHeadsCellsDims(std::int64_t cells, int heads, int dim)
-        : MappingExtents{cells, heads, dim} {}
+    using MappingExtents::MappingExtents;
 
     CELLAR_FUNCTION constexpr std::int64_t required_size() const {
         return (cells_ + BlockCells - 1) / BlockCells * stride_block();
