@@ -9,6 +9,9 @@ namespace cellar::detail {
 
 /// The last index in [0, n) for which `holds`, n > 0: it holds up to some index, and for none after it. 0 if it holds
 /// for none. O(log n), without branches that a device's threads would take differently.
+#ifdef __CUDACC__
+#pragma nv_exec_check_disable // on the host, `holds` may be a function of the host
+#endif
 template <class Holds>
 CELLAR_FUNCTION std::int32_t last_where(std::int32_t n, const Holds& holds) {
     std::int32_t at = 0;
