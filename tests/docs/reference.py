@@ -5,8 +5,8 @@
 - Every public class, struct and concept of cellar has a docstring. A specialisation may leave that to its template.
 - So has every function of a namespace, and every public member function of these classes; one docstring serves all
   overloads. A member may leave it to the docstring of a concept or of its class that names it, as in `sinks()`. A
-  constructor, an operator and what is deleted need none, and neither do functions for cellar itself, whose types are
-  of a namespace `detail`.
+  constructor, also one that a class inherits, an operator and what is deleted need none, and neither do functions for
+  cellar itself, whose types are of a namespace `detail`.
 - Every class has a page.
 
 usage: reference.py <the folder with html/ and xml/>
@@ -68,12 +68,14 @@ def check(folder):
 
 def check_functions(scope, definition, documented=None):
     functions = {}
+    constructors = {base.text.split("<")[0].split("::")[-1].strip() for base in definition.findall("basecompoundref")}
+    constructors.add(scope.rpartition("::")[2])
     for function in definition.iter("memberdef"):
         own = function.findtext("name")
         arguments = function.findtext("argsstring") or ""
         name = f"{scope}::{own}"
         if function.get("kind") == "function" and is_public(name, function) and "operator" not in name \
-                and own.lstrip("~") != scope.rpartition("::")[2] and "delete" not in arguments \
+                and own.lstrip("~") not in constructors and "delete" not in arguments \
                 and "->" not in arguments and own not in (documented or ()):  # a deduction guide
             functions.setdefault(name, []).append(function)
     for name, overloads in functions.items():

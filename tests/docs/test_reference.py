@@ -63,6 +63,12 @@ class Reference(unittest.TestCase):
         self.assertEqual(self.problems(compound("class", "cellar::A", BRIEF + members)),
                          ["a.hpp:7: function cellar::A::f has no docstring"])
 
+    def test_inherited_constructor(self):
+        base = "<basecompoundref>cellar::B&lt; int &gt;</basecompoundref>"
+        self.assertEqual(self.problems(compound("class", "cellar::A", BRIEF + base + function("B", NONE))), [])
+        self.assertEqual(self.problems(compound("class", "cellar::A", BRIEF + base + function("C", NONE))),
+                         ["a.hpp:7: function cellar::A::C has no docstring"])
+
     def test_member_that_a_concept_or_its_class_names(self):
         def words(code):
             return f"<briefdescription/><detaileddescription><para>Has <computeroutput>{code}</computeroutput></para>" \
