@@ -37,14 +37,32 @@ using MemberLayers = std::vector<LayerDescription>;
 /// these static functions:
 ///
 /// - `bool takes(const LayerDescription&)`: whether the type can be the memory of such a layer.
-/// - `std::string objection(const MemberLayers&)`: why one object cannot have all these layers, which it takes; a
-///   sentence, or empty.
+/// - `ModelResult<void> check(const MemberLayers&)`: refuses layers that it takes, if one object cannot have them all.
 /// - `MemoryBytes bytes(const MemberLayers&, const MemoryLimits&)`: what `make(...)` takes.
 /// - `M make(const MemberLayers&, const MemoryLimits&)`.
 template <class M>
 struct MemberFor;
 
 namespace detail {
+
+/// The layers of a model, divided between the members of its memory.
+struct DividedLayers {
+    std::vector<MemberLayers> members{};
+    std::vector<int> member_of_layer{}; ///< or `no_memory`
+    std::vector<int> index_in_member{}; ///< of each layer
+
+    /// The next layer of the model goes to a member, or to none.
+    constexpr void add(LayerDescription layer, int member) {
+        member_of_layer.push_back(member);
+        index_in_member.push_back(0);
+        if (member == no_memory) return;
+        MemberLayers& own = members[static_cast<std::size_t>(member)];
+        if (int& owner = layer.shape.shares_layer; owner >= 0) owner = index_in_member[static_cast<std::size_t>(owner)];
+        index_in_member.back() = static_cast<int>(own.size());
+        own.push_back(std::move(layer));
+    }
+};
+
 /// Which keys a shift rotates, and that shift with the frequencies of layers.
 template <class Shift>
 struct ShiftFor { // one that rotates no key
@@ -82,20 +100,20 @@ struct ShiftFor<RotateOnRead<Pairs>> : ShiftFor<RopeShift<Pairs>> {
     }
 };
 
-/// Why layers cannot have one shift; a sentence, or empty.
-inline std::string rotation_objection(const MemberLayers& layers) {
+/// Refuses layers that cannot have one shift.
+inline ModelResult<void> check_rotations(const MemberLayers& layers) {
     const RunTimeRope* first = nullptr;
     for (const LayerDescription& layer : layers) {
         const RunTimeRope& rope = layer.rope;
         if (rope.pairing == Pairing::none) continue;
         if (first == nullptr) first = &rope;
         if (rope.pairing != first->pairing || rope.begin != first->begin)
-            return "its layers have different rotary pairs, or begin them at different elements";
+            return ModelError{"its layers have different rotary pairs, or begin them at different elements"};
     }
     return {};
 }
 
-inline CacheShape cache_shape(const MemberLayers& layers) {
+constexpr CacheShape cache_shape(const MemberLayers& layers) {
     CacheShape shape;
     bool has_factors = false;
     for (const LayerDescription& layer : layers) {
@@ -115,14 +133,14 @@ bool takes_factors(const ChannelFactors& factors) {
 }
 
 // Not in the template below, because nvcc writes such lists wrongly there.
-inline std::string unequal_factors(int first, int second) {
-    return cellar::detail::composed(
+inline ModelError unequal_factors(int first, int second) {
+    return model_error(
         {"elements ", first, " and ", second, " of its keys are rotated as a pair, and have different factors"});
 }
 
-/// Why a shift does not go with factors of layers; a sentence, or empty.
+/// Refuses factors of layers that do not go with a shift.
 template <class Shift>
-std::string factors_objection(const MemberLayers& layers) {
+ModelResult<void> check_factors(const MemberLayers& layers) {
     const Shift shift = ShiftFor<Shift>::make(layers, 0);
     for (std::size_t i = 0; i < layers.size(); ++i) {
         if (layers[i].shape.shares_layer >= 0) continue;
@@ -159,18 +177,18 @@ struct MemberFor<Cache<Layout, Window, Shift, Backend>> {
                && detail::takes_factors<Layout, Backend>(layer.factors);
     }
 
-    static std::string objection(const MemberLayers& layers) {
+    static ModelResult<void> check(const MemberLayers& layers) {
         for (const LayerDescription& layer : layers)
-            if (layer.window != layers.front().window) return "its layers have windows of different widths";
+            if (layer.window != layers.front().window) return ModelError{"its layers have windows of different widths"};
         if constexpr (rotates_keys<Shift> || rotates_on_read<Shift>) {
-            std::string objection = detail::rotation_objection(layers);
-            return objection.empty() ? detail::factors_objection<Shift>(layers) : objection;
+            const ModelResult<void> checked = detail::check_rotations(layers);
+            return checked ? detail::check_factors<Shift>(layers) : checked;
         } else {
             return {};
         }
     }
 
-    static MemoryBytes bytes(const MemberLayers& layers, const MemoryLimits& limits) {
+    static constexpr MemoryBytes bytes(const MemberLayers& layers, const MemoryLimits& limits) {
         return Memory::bytes_for(detail::cache_shape(layers), detail::limits_of(WindowFor::kind, limits),
                                  window(layers, limits));
     }
@@ -182,7 +200,7 @@ struct MemberFor<Cache<Layout, Window, Shift, Backend>> {
     }
 
 private:
-    static Window window(const MemberLayers& layers, const MemoryLimits& limits) {
+    static constexpr Window window(const MemberLayers& layers, const MemoryLimits& limits) {
         return WindowFor::make(layers.front().window, limits.window);
     }
 };
@@ -199,7 +217,7 @@ struct MemberFor<Hybrid<WithResidual, Coarse, Exact>> {
         return layer.kind != LayerKind::chunked && MemberFor<Coarse>::takes(layer) && MemberFor<Exact>::takes(of_exact);
     }
 
-    static std::string objection(const MemberLayers& layers) { return MemberFor<Coarse>::objection(layers); }
+    static ModelResult<void> check(const MemberLayers& layers) { return MemberFor<Coarse>::check(layers); }
 
     static MemoryBytes bytes(const MemberLayers& layers, const MemoryLimits& limits) {
         return Memory::bytes_for(static_cast<int>(layers.size()), MemberFor<Coarse>::bytes(layers, limits),
@@ -251,7 +269,7 @@ struct MemberFor<EncoderMemory<Layout, Backend>> {
                && detail::takes_factors<Layout, Backend>(layer.factors);
     }
 
-    static std::string objection(const MemberLayers&) { return {}; }
+    static ModelResult<void> check(const MemberLayers&) { return {}; }
 
     static MemoryBytes bytes(const MemberLayers& layers, const MemoryLimits& limits) {
         return Memory::bytes_for(detail::cache_shape(layers), detail::limits_of(LayerKind::encoder, limits));
@@ -273,9 +291,9 @@ struct MemberFor<RecurrentMemory<States<Tags...>, Backend>> {
         return ((layer.state[tensor++].rank() == Tags::rank) && ...);
     }
 
-    static std::string objection(const MemberLayers&) { return {}; }
+    static ModelResult<void> check(const MemberLayers&) { return {}; }
 
-    static MemoryBytes bytes(const MemberLayers& layers, const MemoryLimits& limits) {
+    static constexpr MemoryBytes bytes(const MemberLayers& layers, const MemoryLimits& limits) {
         return Memory::bytes_for(shape(layers), detail::state_limits_of(limits));
     }
 
@@ -284,7 +302,7 @@ struct MemberFor<RecurrentMemory<States<Tags...>, Backend>> {
     }
 
 private:
-    static StateShape shape(const MemberLayers& layers) {
+    static constexpr StateShape shape(const MemberLayers& layers) {
         std::vector<std::vector<StateExtents>> all;
         for (const LayerDescription& layer : layers) {
             std::vector<StateExtents> tensors;

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <variant>
@@ -87,22 +88,29 @@ inline std::vector<double> frequencies(const RunTimeRope& rope, std::int32_t con
     return divisors.empty() ? found : divided_by(std::move(found), divisors);
 }
 
-/// The same for a published model. A `Description` says neither the heads of queries nor the scale.
-inline RunTimeDescription at_run_time(const Description& model) {
-    RunTimeDescription found{std::string{model.name}, 0, {}};
+namespace detail {
+
+constexpr std::vector<LayerDescription> layers_of(const Description& model) {
+    std::vector<LayerDescription> layers;
     for (int i = 0; i < model.layers; ++i) {
-        LayerDescription layer;
-        layer.kind = model.kind(i);
+        LayerDescription layer{.kind = model.kind(i)};
+        if (layer.kind == LayerKind::recurrent) layer.state.assign(model.state, model.state + model.states());
         if (layer.kind == LayerKind::sliding || layer.kind == LayerKind::full) {
             const Attention& attention = model.attention(layer.kind);
             layer.shape = attention.shape;
             layer.window = attention.window;
             static_cast<Rope&>(layer.rope) = attention.rope;
         }
-        if (layer.kind == LayerKind::recurrent) layer.state.assign(model.state, model.state + model.states());
-        found.layers.push_back(layer);
+        layers.push_back(layer);
     }
-    return found;
+    return layers;
+}
+
+} // namespace detail
+
+/// The same for a published model. A `Description` says neither the heads of queries nor the scale.
+inline RunTimeDescription at_run_time(const Description& model) {
+    return {std::string{model.name}, 0, detail::layers_of(model)};
 }
 
 namespace detail {
@@ -117,36 +125,17 @@ inline bool is_positive(double number) {
     return number > 0 && std::isfinite(number);
 }
 
-/// Says what contradicts itself in a description.
-class DescriptionCheck {
+inline ModelError model_error(std::initializer_list<cellar::detail::MessagePart> sentence) {
+    return {cellar::detail::composed(sentence)};
+}
+
+/// Says what contradicts itself in a layer of a description.
+class LayerCheck {
 public:
-    explicit DescriptionCheck(const RunTimeDescription& model) : model_{model} {}
+    LayerCheck(const RunTimeDescription& model, std::size_t index) : model_{model}, index_{index} {}
 
-    /// One sentence, or empty.
-    std::string contradiction() {
-        const std::size_t layers = model_.layers.size();
-        if (layers == 0 || layers > std::size_t{max_layers})
-            return cellar::detail::composed({"the model has ", layers, " layers, expected 1 to ", max_layers});
-        if (model_.trained_context < 0)
-            return cellar::detail::composed(
-                {"the model was trained with ", model_.trained_context, " tokens, expected 0 or more"});
-        if (model_.input_tokens < 0)
-            return cellar::detail::composed(
-                {"an encoder's inputs have ", model_.input_tokens, " tokens, expected 0 or more"});
-        for (index_ = 0; index_ < layers; ++index_)
-            if (std::string found = of_layer(model_.layers[index_]); !found.empty()) return found;
-        return {};
-    }
-
-private:
-    using Part = cellar::detail::MessagePart;
-
-    template <class... Parts>
-    std::string layer_has(Parts... parts) const {
-        return cellar::detail::composed({"layer ", index_, " has ", Part{parts}...});
-    }
-
-    std::string of_layer(const LayerDescription& layer) const {
+    ModelResult<void> operator()() const {
+        const LayerDescription& layer = model_.layers[index_];
         switch (layer.kind) {
         case LayerKind::sliding:
         case LayerKind::chunked:
@@ -164,7 +153,15 @@ private:
         return layer_has("an unknown kind");
     }
 
-    std::string of_keys(const LayerDescription& layer) const {
+private:
+    using Part = cellar::detail::MessagePart;
+
+    template <class... Parts>
+    ModelError layer_has(Parts... parts) const {
+        return model_error({"layer ", index_, " has ", Part{parts}...});
+    }
+
+    ModelResult<void> of_keys(const LayerDescription& layer) const {
         const LayerShape& shape = layer.shape;
         if (shape.kv_heads < 1 || shape.key_dim < 1 || shape.value_dim < 0)
             return layer_has(shape.kv_heads, " heads of keys, a key_dim of ", shape.key_dim, " and a value_dim of ",
@@ -177,12 +174,12 @@ private:
         if (!std::isfinite(layer.scale) || layer.scale < 0 || !std::isfinite(layer.soft_cap) || layer.soft_cap < 0)
             return layer_has("a scale or a soft cap that is no finite number of at least 0");
         if (!layer.state.empty()) return layer_has("keys and a state, expected one of them");
-        if (std::string found = of_shared(layer); !found.empty()) return found;
-        if (std::string found = of_factors(layer); !found.empty()) return found;
+        if (const ModelResult<void> checked = of_shared(layer); !checked) return checked;
+        if (const ModelResult<void> checked = of_factors(layer); !checked) return checked;
         return of_rope(layer);
     }
 
-    std::string of_factors(const LayerDescription& layer) const {
+    ModelResult<void> of_factors(const LayerDescription& layer) const {
         const LayerShape& shape = layer.shape;
         if (shape.shares_layer >= 0) return {};
         for (const auto& [factors, dim] :
@@ -196,7 +193,7 @@ private:
         return {};
     }
 
-    std::string of_shared(const LayerDescription& layer) const {
+    ModelResult<void> of_shared(const LayerDescription& layer) const {
         const int owner = layer.shape.shares_layer;
         if (owner == -1) return {};
         if (owner < 0 || static_cast<std::size_t>(owner) >= index_)
@@ -212,7 +209,7 @@ private:
         return {};
     }
 
-    std::string of_rope(const LayerDescription& layer) const {
+    ModelResult<void> of_rope(const LayerDescription& layer) const {
         const RunTimeRope& rope = layer.rope;
         if (rope.pairing == Pairing::none) return {};
         if (rope.dims < 2 || rope.dims % 2 != 0 || rope.begin < 0
@@ -252,7 +249,7 @@ private:
     }
     static constexpr auto valid = [](const auto& scaling) { return valid_scaling(scaling); };
 
-    std::string of_state(const LayerDescription& layer) const {
+    ModelResult<void> of_state(const LayerDescription& layer) const {
         if (layer.state.empty()) return layer_has("no tensor of a state, expected at least one");
         for (const StateDescription& tensor : layer.state) {
             std::int64_t elements = tensor.rank() == 0 ? 0 : 1;
@@ -266,7 +263,7 @@ private:
     }
 
     const RunTimeDescription& model_;
-    std::size_t index_ = 0;
+    std::size_t index_;
 };
 
 } // namespace detail
@@ -274,8 +271,16 @@ private:
 /// Refuses a description that contradicts itself, with a sentence that names the layer. A layer's kind decides which of
 /// its members are looked at.
 inline ModelResult<void> check(const RunTimeDescription& model) {
-    std::string contradiction = detail::DescriptionCheck{model}.contradiction();
-    if (!contradiction.empty()) return ModelError{std::move(contradiction)};
+    const std::size_t layers = model.layers.size();
+    if (layers == 0 || layers > std::size_t{detail::max_layers})
+        return detail::model_error({"the model has ", layers, " layers, expected 1 to ", detail::max_layers});
+    if (model.trained_context < 0)
+        return detail::model_error(
+            {"the model was trained with ", model.trained_context, " tokens, expected 0 or more"});
+    if (model.input_tokens < 0)
+        return detail::model_error({"an encoder's inputs have ", model.input_tokens, " tokens, expected 0 or more"});
+    for (std::size_t i = 0; i < layers; ++i)
+        if (const ModelResult<void> checked = detail::LayerCheck{model, i}(); !checked) return checked;
     return {};
 }
 
