@@ -97,7 +97,7 @@ struct Twins {
 
 static_assert(!ComputesAttention<WithoutLists> && !ComputesAttention<WithoutLayers>);
 static_assert(detail::attended_pass<Pass> && detail::attended_pass<const Pass>);
-static_assert(detail::attended_pass<EncoderPass<EncoderMemory<StandardV<float>, HostBackend>>>);
+static_assert(detail::attended_pass<CachePass<EncoderMemory<StandardV<float>, HostBackend>>>);
 static_assert(!detail::attended_pass<int> && !detail::attended_pass<NoPass> && !detail::attended_pass<Result<Pass>>);
 
 TEST_CASE("a backend of one's own computes attention from the lists of a pass and the work of each layer") {

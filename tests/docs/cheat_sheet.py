@@ -35,7 +35,6 @@ OTHERS = (
     "cache/audit.hpp",
     "cache/cache_pass.hpp",
     "cache/describe.hpp",
-    "cache/read_pass.hpp",
     "cache/sizes.hpp",
     "files/prefix_file.hpp",
     "files/sequence_file.hpp",

@@ -123,7 +123,7 @@ public:
         return Pass{state(), tokens, CellRange{0, state().stores.cells()}, true};
     }
 
-    /// Room for `ReadPass::lists` of at most `cells` visible cells a sequence, and for their `pages` if a page size is
+    /// Room for `CachePass::lists` of at most `cells` visible cells a sequence, and for their `pages` if a page size is
     /// given. Up to that, the addresses of the lists do not change; those of pages, until another size is asked for.
     /// Takes 12 bytes for each cell and sequence (20 with a window that slides), committed as they are used; a device 8
     /// (12) more, at once. Throws `std::bad_alloc`, also for more than 2^31 - 1 entries in all; some addresses may then
@@ -294,7 +294,7 @@ public:
         return detail::perform(*this, op::Reload<CellSnapshot>{snapshot}, where);
     }
 
-    /// Copies tokens of s to cells of its own where that is needed so that `ReadPass::pages` of this size finds pages,
+    /// Copies tokens of s to cells of its own where that is needed so that `CachePass::pages` of this size finds pages,
     /// now and as s goes on: what s shares of a page that is not full, and pages that tokens of several origins would
     /// share. Call it after `copy_prefix` or `restore` up to a position that is no multiple of the page size, and
     /// after s went back into a page that it shares. Whole pages stay shared. Usually, less than one page is copied
@@ -341,7 +341,7 @@ public:
     void fence(Where where = Where::current()) { state(where).backend.fence(); }
 
     /// The keys and values of a layer in place, in all cells that have memory: `keys` [cells, kv_heads, key_dim] and
-    /// `values` [cells, kv_heads, value_dim], indexed by `Cell`. Views as of `ReadPass::keys`, of constant elements if
+    /// `values` [cells, kv_heads, value_dim], indexed by `Cell`. Views as of `CachePass::keys`, of constant elements if
     /// the cache is constant; a layer that shares another's memory has the rows of that one. They lie in the memory of
     /// the backend; `HostBackend` and `EigenBackend` align the first row to 64 bytes, except in memory of a program's
     /// own. Also while a pass is open: for tensors of other libraries that are made once, before any pass. Their

@@ -54,7 +54,7 @@ private:
 
 } // namespace detail
 
-/// The cells that a batch sees, as `ReadPass::lists` finds them: a row for each sequence of the batch, in the order in
+/// The cells that a batch sees, as `CachePass::lists` finds them: a row for each sequence of the batch, in the order in
 /// which the batch first mentions them. A row has the sinks, then the window, in the order of positions, and includes
 /// the batch's own tokens: from the oldest cell that any token of the sequence sees to the newest one.
 ///
@@ -82,14 +82,14 @@ public:
     using RowLists::RowLists; // for cellar itself
 };
 
-/// The same as pages, as `ReadPass::pages` finds them: page p has cells [p * page_size, (p + 1) * page_size), and the
+/// The same as pages, as `CachePass::pages` finds them: page p has cells [p * page_size, (p + 1) * page_size), and the
 /// token at position q is in place q % page_size of its page. Pages are those of a window: the first one may begin with
 /// cells that no token sees, which hold anything.
 ///
 /// As with `CellLists`, all lists but `pages(row)` lie in the memory of the backend.
 class PageLists : public detail::RowLists<detail::PageRows> {
 public:
-    /// The cells of a page, as given to `ReadPass::pages`.
+    /// The cells of a page, as given to `CachePass::pages`.
     std::int32_t page_size() const { return own().page_size(); }
 
     /// The pages of a row, for the host.

@@ -9,8 +9,8 @@
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/cache/cache.hpp>
 #include <cellar/cache/cache_limits.hpp>
+#include <cellar/cache/cache_pass.hpp>
 #include <cellar/cache/cache_shape.hpp>
-#include <cellar/cache/encoder_pass.hpp>
 #include <cellar/cache/fwd.hpp>
 #include <cellar/memory/two_phase.hpp>
 #include <cellar/shift/unrotated_shift.hpp>
@@ -44,7 +44,7 @@ struct EncoderInput {
 template <LayoutPolicy Layout, BackendPolicy Backend>
 class EncoderMemory : private Cache<Layout, FullCausal, UnrotatedShift, Backend> {
     using Cells = Cache<Layout, FullCausal, UnrotatedShift, Backend>;
-    using Pass = EncoderPass<EncoderMemory>;
+    using Pass = CachePass<EncoderMemory>;
 
     struct Look {
         Batch batch;

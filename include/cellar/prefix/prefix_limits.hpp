@@ -42,7 +42,7 @@ struct PrefixLimits {
     /// these bytes suffice, and then evicted.
     std::int64_t offloaded_bytes = 0;
     OffloadTo offload_to = OffloadTo::host; ///< where prefixes are offloaded to
-    /// The page size of kernels that read pages (`ReadPass::pages`), a divisor of 64: `attach` shares whole pages, and
+    /// The page size of kernels that read pages (`CachePass::pages`), a divisor of 64: `attach` shares whole pages, and
     /// copies less than a page where a prefix ends or was divided, as `Cache::form_pages` does. 1: it copies nothing.
     std::int32_t page = 1;
 };

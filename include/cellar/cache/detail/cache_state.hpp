@@ -653,16 +653,18 @@ private:
     }
 };
 
-/// The state behind a memory that has cells.
+/// The state behind a memory that has cells, and whether the pass of its `begin` stores tokens.
 template <class Memory>
 struct StateOf;
 template <class Layout, class Window, class Shift, class Backend>
 struct StateOf<Cache<Layout, Window, Shift, Backend>> {
     using type = CacheState<Layout, Window, Shift, Backend>;
+    static constexpr bool stores = true;
 };
 template <class Layout, class Backend>
 struct StateOf<EncoderMemory<Layout, Backend>> {
     using type = CacheState<Layout, FullCausal, UnrotatedShift, Backend>;
+    static constexpr bool stores = false;
 };
 
 } // namespace cellar::detail
