@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
-#include <cellar/base/memory_bytes.hpp>
-#include <cellar/base/trivial_list.hpp>
 #include <cellar/book/list_rows.hpp>
 #include <cellar/book/position_runs.hpp>
 #include <cellar/book/run_changes.hpp>
@@ -16,22 +14,25 @@
 
 namespace cellar::detail {
 
+/// What a row of cells has: the sinks at positions below sinks_to, and all tokens at [from, to).
+struct CellRow {
+    Position seen_from; ///< by the batch
+    Position seen_to;
+    Position sinks_to{0};
+    Position from{0};
+    Position to{0};
+    std::int32_t sinks = 0; ///< how many entries are sinks
+    Position changed{0};    ///< see `take_change`
+};
+
 /// For each sequence, the cells that a batch sees, in the order of positions: its sinks, then its window. A row is
 /// brought up to date for the batches that need it. Tokens after the last one are appended, and tokens that left the
 /// window are dropped at the front. Other changes of the sequence rebuild the row from there on.
-class CellRows final : public ListRows {
+class CellRows final : public ListRows<CellRow, 2, 2> {
 public:
     static constexpr const char* name = "lists"; ///< in messages
 
-    CellRows(std::int32_t sequences, std::int32_t batch)
-        : ListRows{size_of(sequences, batch)}, state_(static_cast<std::size_t>(sequences)) {}
-    static constexpr Size size_of(std::int32_t sequences, std::int32_t batch) {
-        return {.sequences = sequences, .batch = batch, .tables = 2, .columns = counts + 1};
-    }
-    /// Once `reserve(entries, slides)` was called.
-    static constexpr std::int64_t bytes_for(const Size& size, std::int64_t entries, bool slides) {
-        return ListRows::bytes_for(size, entries, slides) + bytes_of<State>(size.sequences);
-    }
+    using ListRows::ListRows;
 
     /// Brings the rows of the book's open pass up to date. The book's table must track changes. May throw; then the
     /// next call goes on.
@@ -40,12 +41,12 @@ public:
         clear_batch();
         const auto& pass = book.pass();
         for (const Sequence s : pass.distinct_sequences) {
-            State& row = state(s);
+            CellRow& row = state(s);
             row.seen_from = to_end;
             row.seen_to = Position{0};
         }
         for (std::size_t i = 0; i < pass.positions.size(); ++i) {
-            State& row = state(pass.sequences[i]);
+            CellRow& row = state(pass.sequences[i]);
             row.seen_from = std::min(row.seen_from, book.visible_from(i));
             row.seen_to = std::max(row.seen_to, book.visible_to(i));
         }
@@ -63,21 +64,8 @@ public:
     Position take_change(Sequence s) { return std::exchange(state(s).changed, to_end); }
 
 private:
-    struct State {
-        Position seen_from; ///< by the batch
-        Position seen_to;
-        // The row has the sinks at positions below sinks_to, and all tokens at [from, to).
-        Position sinks_to{0};
-        Position from{0};
-        Position to{0};
-        std::int32_t sinks = 0; ///< how many entries are sinks
-        Position changed{0};
-    };
-
-    State& state(Sequence s) { return state_[static_cast<std::size_t>(s.value)]; }
-
     void update(Sequence s, const PositionRuns& runs, RunChanges& changes, Position all_sinks) {
-        State& row = state(s);
+        CellRow& row = state(s);
         const Position sinks_to = std::min(all_sinks, row.seen_to);
         const Position from = std::max(row.seen_from, sinks_to);
         // A token that is appended later must not lie within the row.
@@ -97,7 +85,7 @@ private:
 
     // Keeps what is right and still seen. Afterwards nothing depends on the changes.
     void trim(Sequence s, Position sinks_to, Position from, Position to, const RunChanges& changes) {
-        State& row = state(s);
+        CellRow& row = state(s);
         Position right = std::min({row.to, to, changes.from});
         if (changes.erased_to > from) right = std::min(right, changes.erased_from);
         const bool loses_sinks = changes.from < sinks_to || changes.erased_from < sinks_to;
@@ -121,7 +109,7 @@ private:
     // Without entries.
     void restart(Sequence s, Position from) {
         clear(s);
-        State& row = state(s);
+        CellRow& row = state(s);
         row.sinks_to = Position{0};
         row.sinks = 0;
         row.from = row.to = from;
@@ -143,8 +131,6 @@ private:
         });
         append(s, n);
     }
-
-    TrivialList<State> state_;
 };
 
 } // namespace cellar::detail

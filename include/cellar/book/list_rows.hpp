@@ -8,6 +8,7 @@
 #include <cellar/base/zeroed.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -15,7 +16,6 @@
 #include <new>
 #include <span>
 #include <utility>
-#include <vector>
 
 namespace cellar::detail {
 
@@ -42,50 +42,46 @@ struct RowExtent {
 
 /// Lists of integers, one row for each sequence, at a fixed distance in one table. A row gets entries at its end and
 /// loses them at both ends; what stays is not moved, until the row reaches the end of its room. That is O(1) amortised.
-/// Several tables can share the extents: entry i of a row has one value in each. Kernels read the first table.
+/// Several tables share the extents: entry i of a row has one value in each. Kernels read the first table.
 ///
 /// A batch has rows of its sequences, with a number in each column: where the row starts in the table, how many entries
 /// it has, and others.
 ///
 /// Somebody may keep a copy of the first table, with the same pitch. The rows know which of their entries changed since
 /// they were copied.
+///
+/// `State`: what a class that derives from it notes for each row.
+template <class State, std::size_t Tables, int Columns>
 class ListRows : public IndexLists {
 public:
     enum Column { starts, counts };
+    static constexpr int columns = Columns;
 
-    struct Size {
-        std::int32_t sequences;
-        std::int32_t batch; ///< rows of one batch at most
-        int tables;
-        int columns;
-    };
-
-    explicit ListRows(const Size& size)
-        : rows_(static_cast<std::size_t>(size.sequences)),
-          memory_(static_cast<std::size_t>(size.tables)),
-          columns_{size.columns},
-          batch_{size.batch},
-          numbers_{std::int64_t{size.columns} * size.batch},
-          indptr_{std::int64_t{size.batch} + 1} {
-        sequences_.reserve(static_cast<std::size_t>(size.batch));
+    /// `batch`: rows of one batch at most.
+    ListRows(std::int32_t sequences, std::int32_t batch)
+        : rows_(static_cast<std::size_t>(sequences)),
+          batch_{batch},
+          numbers_{std::int64_t{Columns} * batch},
+          indptr_{std::int64_t{batch} + 1} {
+        sequences_.reserve(static_cast<std::size_t>(batch));
     }
     /// Once `reserve(entries, slides)` was called.
-    static constexpr std::int64_t bytes_for(const Size& size, std::int64_t entries, bool slides) {
-        return bytes_of<Row>(size.sequences) + bytes_of<ZeroedArray<std::int32_t>>(size.tables)
-               + bytes_of<Sequence>(size.batch)
-               + bytes_of<std::int32_t>((size.columns + 1 + entries) * size.batch + 1
-                                        + size.tables * entries_of_table(size, entries, slides));
+    static constexpr std::int64_t bytes_for(std::int32_t sequences, std::int32_t batch, std::int64_t entries,
+                                            bool slides) {
+        return bytes_of<Row>(sequences) + bytes_of<Sequence>(batch)
+               + bytes_of<std::int32_t>((Columns + 1 + entries) * batch + 1
+                                        + std::int64_t{Tables} * entries_of_table(sequences, entries, slides));
     }
     /// Of one table then.
-    static constexpr std::int64_t entries_of_table(const Size& size, std::int64_t entries, bool slides) {
-        return size.sequences * whole_lines(room_for(entries, slides));
+    static constexpr std::int64_t entries_of_table(std::int32_t sequences, std::int64_t entries, bool slides) {
+        return sequences * whole_lines(room_for(entries, slides));
     }
     ListRows(const ListRows&) = delete;
     ListRows& operator=(const ListRows&) = delete;
 
     std::int32_t pitch() const { return pitch_; }
     std::int64_t size() const { return std::int64_t{pitch_} * std::ssize(rows_); }
-    const RowExtent& extent(Sequence s) const { return rows_[static_cast<std::size_t>(s.value)].own; }
+    const RowExtent& extent(Sequence s) const { return row(s).own; }
     /// The place of a sequence's row in the table.
     std::int64_t place(Sequence s) const { return std::int64_t{s.value} * pitch_; }
     std::span<const std::int32_t> entries(Sequence s, std::size_t table = 0) const {
@@ -95,7 +91,6 @@ public:
     /// The rows of the batch.
     std::span<const Sequence> sequences() const { return {sequences_.data(), sequences_.size()}; }
     std::int64_t batch() const { return batch_; }
-    int columns() const { return columns_; }
 
     const std::int32_t* table() const override { return memory_.front().data(); }
     const std::int32_t* column(int c) const override { return numbers_.data() + batch_ * c; }
@@ -127,7 +122,8 @@ public:
     /// ranges.
     template <class F>
     void for_each_changed(Sequence s, F f) const {
-        const auto& [now, old] = rows_[static_cast<std::size_t>(s.value)];
+        const RowExtent& now = row(s).own;
+        const RowExtent& old = row(s).copied;
         if (old.begin >= old.end) return f(now.begin, now.end);
         if (now.begin < old.begin) f(now.begin, old.begin);
         if (old.end < now.end) f(old.end, now.end);
@@ -149,6 +145,8 @@ public:
 
 protected:
     ~ListRows() = default;
+
+    State& state(Sequence s) { return row(s).state; }
 
     /// The row of s is the next one of the batch. `more`: for the columns after `counts`.
     void add_to_batch(Sequence s, std::initializer_list<std::int32_t> more = {}) {
@@ -175,7 +173,7 @@ protected:
     /// Removes n entries after the first `kept`, which move up.
     void drop(Sequence s, std::int32_t n, std::int32_t kept = 0) {
         if (n == 0) return;
-        for (std::size_t t = 0; t < memory_.size(); ++t) {
+        for (std::size_t t = 0; t < Tables; ++t) {
             std::int32_t* const first = room(s, t) + own(s).begin;
             std::copy_backward(first, first + kept, first + kept + n);
         }
@@ -194,8 +192,7 @@ protected:
         const std::int64_t needed = all.size() + more;
         if (needed > pitch_ - pitch_ / 4) reserve_pitch(std::max(needed, std::min(2 * needed, most_entries())));
         if (all.end + more <= pitch_) return;
-        for (std::size_t t = 0; t < memory_.size(); ++t)
-            std::copy(room(s, t) + all.begin, room(s, t) + all.end, room(s, t));
+        for (std::size_t t = 0; t < Tables; ++t) std::copy(room(s, t) + all.begin, room(s, t) + all.end, room(s, t));
         all = {0, all.size()};
         copied(s) = {};
     }
@@ -204,6 +201,7 @@ private:
     struct Row {
         RowExtent own;
         RowExtent copied; ///< the places whose entries are as in the copy
+        State state;
     };
 
     static constexpr std::int64_t line_entries = 16; // in 64 bytes
@@ -223,9 +221,9 @@ private:
         const std::int64_t wanted = whole_lines(pitch);
         const std::int64_t rows = std::ssize(rows_);
         if (wanted * rows > INT32_MAX) throw std::bad_alloc{};
-        std::vector<ZeroedArray<std::int32_t>> larger(memory_.size());
+        std::array<ZeroedArray<std::int32_t>, Tables> larger;
         for (ZeroedArray<std::int32_t>& table : larger) table = ZeroedArray<std::int32_t>{wanted * rows};
-        for (std::size_t t = 0; t < memory_.size(); ++t)
+        for (std::size_t t = 0; t < Tables; ++t)
             for (Sequence s{0}; s.value < rows; ++s.value)
                 std::copy(room(s, t) + own(s).begin, room(s, t) + own(s).end,
                           larger[t].data() + s.value * wanted + own(s).begin);
@@ -238,13 +236,14 @@ private:
         if (entries > indices_.size()) indices_ = ZeroedArray<std::int32_t>{std::max(entries, 2 * indices_.size())};
     }
 
-    RowExtent& own(Sequence s) { return rows_[static_cast<std::size_t>(s.value)].own; }
-    RowExtent& copied(Sequence s) { return rows_[static_cast<std::size_t>(s.value)].copied; }
+    Row& row(Sequence s) { return rows_[static_cast<std::size_t>(s.value)]; }
+    const Row& row(Sequence s) const { return rows_[static_cast<std::size_t>(s.value)]; }
+    RowExtent& own(Sequence s) { return row(s).own; }
+    RowExtent& copied(Sequence s) { return row(s).copied; }
 
     TrivialList<Row> rows_;
-    std::vector<ZeroedArray<std::int32_t>> memory_; // the tables
+    std::array<ZeroedArray<std::int32_t>, Tables> memory_; // the tables
     std::int32_t pitch_ = 0;
-    int columns_;
     std::int64_t batch_;
     ZeroedArray<std::int32_t> numbers_; // the columns
     TrivialList<Sequence> sequences_;

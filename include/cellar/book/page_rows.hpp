@@ -2,8 +2,6 @@
 #pragma once
 
 #include <cellar/base/ids.hpp>
-#include <cellar/base/memory_bytes.hpp>
-#include <cellar/base/trivial_list.hpp>
 #include <cellar/book/cell_rows.hpp>
 #include <cellar/book/list_rows.hpp>
 
@@ -14,24 +12,22 @@
 
 namespace cellar::detail {
 
+struct PageRow {
+    std::int32_t first_page = 0; ///< the first entry has positions [first_page * page_size, ...)
+    std::int32_t to = 0;         ///< positions below have the right pages
+};
+
 /// The rows of `CellRows` as pages: page p has cells [p * page_size, (p + 1) * page_size). A row of cells has pages if
 /// its positions are consecutive, each in the place of its page that is its position modulo the page size. Pages are
 /// appended and dropped as the cells are.
-class PageRows final : public ListRows {
+class PageRows final : public ListRows<PageRow, 1, 5> {
 public:
     static constexpr const char* name = "pages"; ///< in messages
 
     enum Column { first_offsets = counts + 1, last_lengths, lengths };
 
     PageRows(std::int32_t sequences, std::int32_t batch, std::int32_t page_size)
-        : ListRows{size_of(sequences, batch)}, page_size_{page_size}, state_(static_cast<std::size_t>(sequences)) {}
-    static constexpr Size size_of(std::int32_t sequences, std::int32_t batch) {
-        return {.sequences = sequences, .batch = batch, .tables = 1, .columns = lengths + 1};
-    }
-    /// Once `reserve(entries, slides)` was called.
-    static constexpr std::int64_t bytes_for(const Size& size, std::int64_t entries, bool slides) {
-        return ListRows::bytes_for(size, entries, slides) + bytes_of<State>(size.sequences);
-    }
+        : ListRows{sequences, batch}, page_size_{page_size} {}
 
     std::int32_t page_size() const { return page_size_; }
 
@@ -58,15 +54,10 @@ public:
     }
 
 private:
-    struct State {
-        std::int32_t first_page = 0; ///< the first entry has positions [first_page * page_size, ...)
-        std::int32_t to = 0;         ///< positions below have the right pages
-    };
-
     // Cells at positions from `changed` on are others than before.
     bool update(Sequence s, Position changed, std::span<const std::int32_t> cells,
                 std::span<const std::int32_t> positions) {
-        State& row = state_[static_cast<std::size_t>(s.value)];
+        PageRow& row = state(s);
         row.to = std::min(row.to, changed.value);
         if (positions.empty()) {
             clear(s);
@@ -108,7 +99,6 @@ private:
     }
 
     std::int32_t page_size_;
-    TrivialList<State> state_;
 };
 
 } // namespace cellar::detail

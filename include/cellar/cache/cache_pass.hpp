@@ -209,7 +209,7 @@ public:
         expect_lists();
         state().find_lists(0);
         auto& lists = *state().scratch.lists;
-        return CellLists{lists.rows, lists.copy.update()};
+        return CellLists{lists.rows, lists.update()};
     }
 
     /// The same as pages of `page_size` cells: page p has cells [p * page_size, (p + 1) * page_size). Refuses with
@@ -225,7 +225,7 @@ public:
         auto& pages = *state().scratch.pages;
         const Sequence refused = pages.rows.update(state().scratch.lists->rows);
         if (refused.value >= 0) return Refusal{.reason = Reason::no_pages, .sequence = refused};
-        return PageLists{pages.rows, pages.copy.update()};
+        return PageLists{pages.rows, pages.update()};
     }
 
     /// The mask [tokens, history]. Of float or half: 0 where visible, -infinity where hidden. Of bool: true where

@@ -18,76 +18,80 @@
 
 namespace cellar::detail {
 
-/// What kernels read of rows. If the host reads and writes the memory of the backend, that is the rows themselves.
-template <class Backend>
-class ListCopy {
+/// Rows, and what kernels read of them. If the host reads and writes the memory of the backend, that is the rows
+/// themselves.
+template <class Rows, class Backend>
+class ListMemory {
 public:
-    ListCopy(Backend&, ListRows& rows) : rows_{rows} {}
-    static constexpr std::int64_t bytes_for(const ListRows::Size&, std::int64_t, bool) { return 0; }
+    template <class... Sizes>
+    explicit ListMemory(Backend&, Sizes... sizes) : rows{sizes...} {}
+    /// With the object itself, once `reserve(entries, slides)` was called.
+    static constexpr std::int64_t bytes_for(std::int32_t sequences, std::int32_t batch, std::int64_t entries,
+                                            bool slides) {
+        return bytes_of<ListMemory>(1) + Rows::bytes_for(sequences, batch, entries, slides);
+    }
 
-    void reserve(std::int64_t) {}
-    IndexLists& update() { return rows_; }
+    /// Room for rows of that many entries. May throw; all rows stay right.
+    void reserve(std::int64_t entries, bool slides) { rows.reserve(entries, slides); }
 
-private:
-    ListRows& rows_;
+    /// What kernels read, as the rows are now.
+    IndexLists& update() { return rows; }
+
+    Rows rows;
 };
 
 /// Else it is a copy in the memory of the backend. Only what changed since the last update is uploaded: entries of the
 /// rows, and of the columns. All of it lies in one block: the columns, the beginnings of the compressed rows, and the
 /// table.
-template <WritesLists Backend>
-class ListCopy<Backend> final : public IndexLists {
+template <class Rows, WritesLists Backend>
+class ListMemory<Rows, Backend> final : public IndexLists {
 public:
     /// What is uploaded at once: rebuilt rows may be long.
     static constexpr std::size_t max_entries = std::size_t{1} << 15;
 
-    ListCopy(Backend& backend, ListRows& rows)
-        : backend_{backend},
-          rows_{rows},
+    template <class... Sizes>
+    explicit ListMemory(Backend& backend, Sizes... sizes)
+        : rows{sizes...},
+          backend_{backend},
           memory_{backend.allocate_indices(0)},
           compressed_{backend.allocate_indices(0)},
-          uploaded_(static_cast<std::size_t>(numbers_for(rows.columns(), rows.batch()))),
+          uploaded_(static_cast<std::size_t>(numbers_for(rows.batch()))),
           entries_{max_entries} {
         backend.reserve_entries(max_entries);
     }
-    /// On the host and on the device, once there was room for compressed rows of `entries` each.
-    static constexpr std::int64_t bytes_for(const ListRows::Size& size, std::int64_t entries, bool slides) {
-        const std::int64_t numbers = numbers_for(size.columns, size.batch);
-        return bytes_of<ListEntry>(max_entries)
-               + bytes_of<std::int32_t>(numbers + whole_line(numbers) + entries * size.batch
-                                        + ListRows::entries_of_table(size, entries, slides));
+    /// On the host and on the device.
+    static constexpr std::int64_t bytes_for(std::int32_t sequences, std::int32_t batch, std::int64_t entries,
+                                            bool slides) {
+        const std::int64_t numbers = numbers_for(batch);
+        return bytes_of<ListMemory>(1) + Rows::bytes_for(sequences, batch, entries, slides)
+               + bytes_of<ListEntry>(max_entries)
+               + bytes_of<std::int32_t>(numbers + whole_line(numbers) + entries * batch
+                                        + Rows::entries_of_table(sequences, entries, slides));
     }
 
-    /// Room for the rows as they are, and for that many entries in compressed rows. May throw: then all is right, but
-    /// addresses may have changed.
-    void reserve(std::int64_t compressed) {
-        const std::int64_t size = before_table() + rows_.size();
-        if (size > memory_.size()) {
-            replace(memory_, size);
-            entries_.clear();                                 // of the old memory
-            std::fill(uploaded_.begin(), uploaded_.end(), 0); // new memory is zero
-            filled_rows_ = 0;
-        }
-        if (compressed > compressed_.size()) replace(compressed_, std::max(compressed, 2 * compressed_.size()));
+    /// May throw: then all is right, but addresses may have changed.
+    void reserve(std::int64_t entries, bool slides) {
+        rows.reserve(entries, slides);
+        make_room(entries * rows.batch());
     }
 
     /// Enqueues: uploads what changed in the rows of the batch. Does not allocate while the rows have not grown. May
     /// throw; then the next call uploads it.
     IndexLists& update() {
-        reserve(0);
+        make_room(0);
         upload(); // what a call that threw has left: one kernel must not write two values to a place
-        for (const Sequence s : rows_.sequences()) {
-            const std::int32_t* const values = rows_.table() + rows_.place(s);
-            const std::int64_t first = before_table() + rows_.place(s);
-            rows_.for_each_changed(s, [&](std::int32_t begin, std::int32_t end) {
+        for (const Sequence s : rows.sequences()) {
+            const std::int32_t* const values = rows.table() + rows.place(s);
+            const std::int64_t first = before_table() + rows.place(s);
+            rows.for_each_changed(s, [&](std::int32_t begin, std::int32_t end) {
                 for (std::int32_t i = begin; i < end; ++i) add(first + i, values[i]);
             });
-            rows_.note_copied(s);
+            rows.note_copied(s);
         }
-        const std::int64_t n = std::ssize(rows_.sequences());
-        for (int c = 0; c < rows_.columns(); ++c) {
-            const std::int64_t first = rows_.batch() * c;
-            for (std::int64_t r = 0; r < n; ++r) set(first + r, rows_.column(c)[r]);
+        const std::int64_t n = std::ssize(rows.sequences());
+        for (int c = 0; c < Rows::columns; ++c) {
+            const std::int64_t first = rows.batch() * c;
+            for (std::int64_t r = 0; r < n; ++r) set(first + r, rows.column(c)[r]);
             for (std::int64_t r = n; r < filled_rows_; ++r) set(first + r, 0);
         }
         if (n != filled_rows_) is_compressed_ = false; // more rows may be empty ones
@@ -97,34 +101,48 @@ public:
     }
 
     const std::int32_t* table() const override { return memory_.data() + before_table(); }
-    const std::int32_t* column(int c) const override { return memory_.data() + rows_.batch() * c; }
+    const std::int32_t* column(int c) const override { return memory_.data() + rows.batch() * c; }
 
     CompressedLists compressed() override {
-        const std::span<const Sequence> sequences = rows_.sequences();
-        const std::int64_t all = rows_.batch_entries();
-        reserve(all);
+        const std::span<const Sequence> sequences = rows.sequences();
+        const std::int64_t all = rows.batch_entries();
+        make_room(all);
         const CompressedLists lists{{memory_.data() + indptr(), sequences.size() + 1},
                                     {compressed_.data(), static_cast<std::size_t>(all)}};
         if (is_compressed_) return lists;
         std::int64_t place = indptr(); // which has 0
         std::int32_t end = 0;
-        for (const Sequence s : sequences) set(++place, end += rows_.extent(s).size());
+        for (const Sequence s : sequences) set(++place, end += rows.extent(s).size());
         upload();
         const auto n = static_cast<std::int32_t>(sequences.size());
-        backend_.compress_rows({table(), column(ListRows::starts), lists.indptr.data(), compressed_.data(), n}, all);
+        backend_.compress_rows({table(), column(Rows::starts), lists.indptr.data(), compressed_.data(), n}, all);
         is_compressed_ = true;
         return lists;
     }
+
+    Rows rows;
 
 private:
     using Buffer = typename Backend::IndexBuffer;
 
     // Places in the block; the table begins with a line of 64 bytes.
-    std::int64_t indptr() const { return rows_.batch() * rows_.columns(); }
+    std::int64_t indptr() const { return rows.batch() * Rows::columns; }
     std::int64_t before_table() const { return whole_line(std::ssize(uploaded_)); }
     static constexpr std::int64_t whole_line(std::int64_t numbers) { return (numbers + 15) / 16 * 16; }
     // The columns, and the beginnings of the compressed rows.
-    static constexpr std::int64_t numbers_for(int columns, std::int64_t batch) { return (columns + 1) * batch + 1; }
+    static constexpr std::int64_t numbers_for(std::int64_t batch) { return (Rows::columns + 1) * batch + 1; }
+
+    // For the rows as they are, and for that many entries in compressed rows.
+    void make_room(std::int64_t compressed) {
+        const std::int64_t size = before_table() + rows.size();
+        if (size > memory_.size()) {
+            replace(memory_, size);
+            entries_.clear();                                 // of the old memory
+            std::fill(uploaded_.begin(), uploaded_.end(), 0); // new memory is zero
+            filled_rows_ = 0;
+        }
+        if (compressed > compressed_.size()) replace(compressed_, std::max(compressed, 2 * compressed_.size()));
+    }
 
     // Enqueued kernels may use the old memory.
     void replace(Buffer& buffer, std::int64_t size) {
@@ -152,36 +170,12 @@ private:
     }
 
     Backend& backend_;
-    ListRows& rows_;
     Buffer memory_;
     Buffer compressed_;
     std::vector<std::int32_t> uploaded_; // what the block has before the table
     std::int64_t filled_rows_ = 0;       // columns are zero from here on
     ReservedList<ListEntry> entries_;    // to be uploaded
     bool is_compressed_ = false;
-};
-
-/// Rows, and what kernels read of them.
-template <class Rows, class Backend>
-struct ListMemory {
-    template <class... Sizes>
-    explicit ListMemory(Backend& backend, Sizes... sizes) : rows{sizes...}, copy{backend, rows} {}
-    /// With the object itself, once `reserve(entries, slides)` was called.
-    static constexpr std::int64_t bytes_for(std::int32_t sequences, std::int32_t batch, std::int64_t entries,
-                                            bool slides) {
-        const ListRows::Size size = Rows::size_of(sequences, batch);
-        return bytes_of<ListMemory>(1) + Rows::bytes_for(size, entries, slides)
-               + ListCopy<Backend>::bytes_for(size, entries, slides);
-    }
-
-    /// Room for rows of that many entries. May throw; all rows stay right.
-    void reserve(std::int64_t entries, bool slides) {
-        rows.reserve(entries, slides);
-        copy.reserve(entries * rows.batch());
-    }
-
-    Rows rows;
-    ListCopy<Backend> copy;
 };
 
 } // namespace cellar::detail
