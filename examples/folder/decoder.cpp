@@ -2,7 +2,6 @@
 #include "decoder.hpp"
 
 #include "experts.hpp"
-#include "grouped_experts.hpp"
 #include "routed_experts.hpp"
 #include <cellar/attention/attend.hpp>
 #include <cellar/models/config.hpp>
@@ -202,7 +201,7 @@ std::unique_ptr<const FeedForward> Decoder::read_experts(const ModelFolder& fold
     if (folder.has(at + "feed_forward.router.weight")) return routed(RoutedExperts::of_jamba(folder, at));
     if (!folder.has(at + "mlp.gate.weight")) return nullptr;
     if (model_.architecture == "qwen3_next") return routed(RoutedExperts::of_qwen(folder, at));
-    return std::make_unique<GroupedExperts>(folder, at + "mlp.");
+    return routed(RoutedExperts::of_deepseek(folder, at + "mlp."));
 }
 
 std::unique_ptr<const FeedForward> Decoder::read_feed_forward(const ModelFolder& folder, const std::string& at) const {

@@ -7,10 +7,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <generate/arithmetic.hpp>
+#include <limits>
+#include <stdexcept>
 
 namespace folder {
 
-using llama::Matrix;
+using llama::Matrix, llama::RowVector;
 
 RoutedExperts RoutedExperts::of_granite(const ModelFolder& folder, const std::string& at) {
     const int hidden = folder.integer("hidden_size");
@@ -35,20 +37,40 @@ RoutedExperts RoutedExperts::of_qwen(const ModelFolder& folder, const std::strin
         GatedNetwork{folder, at + "mlp.shared_expert.", hidden, folder.integer("shared_expert_intermediate_size")}};
     read.shared_gate_ = folder.matrix(at + "mlp.shared_expert_gate.weight", 1, hidden);
     read.sums_to_one_ = folder.config().value("norm_topk_prob", true);
-    read.read_experts(folder, at + "mlp.", "gate.weight", folder.integer("moe_intermediate_size"));
+    read.read_experts(folder, at + "mlp.", "gate.weight", folder.integer("num_experts"),
+                      folder.integer("moe_intermediate_size"));
     return read;
 }
 
 RoutedExperts RoutedExperts::of_jamba(const ModelFolder& folder, const std::string& at) {
     RoutedExperts read;
     read.sums_to_one_ = false;
-    read.read_experts(folder, at + "feed_forward.", "router.weight", folder.integer("intermediate_size"));
+    read.read_experts(folder, at + "feed_forward.", "router.weight", folder.integer("num_experts"),
+                      folder.integer("intermediate_size"));
     return read;
 }
 
-void RoutedExperts::read_experts(const ModelFolder& folder, const std::string& at, const char* router, int inner) {
+RoutedExperts RoutedExperts::of_deepseek(const ModelFolder& folder, const std::string& at) {
     const int hidden = folder.integer("hidden_size");
-    const int count = folder.integer("num_experts");
+    const int inner = folder.integer("moe_intermediate_size");
+    const int count = folder.integer("n_routed_experts");
+    RoutedExperts read{
+        GatedNetwork{folder, at + "shared_experts.", hidden, inner * folder.integer("n_shared_experts")}};
+    read.groups_ = folder.integer("n_group");
+    read.chosen_groups_ = folder.integer("topk_group");
+    read.factor_ = folder.config().value("routed_scaling_factor", 1.0F);
+    read.sums_to_one_ = folder.config().value("norm_topk_prob", true);
+    if (count % read.groups_ != 0 || count / read.groups_ < 2)
+        throw std::runtime_error{std::to_string(count) + " experts in " + std::to_string(read.groups_)
+                                 + " groups, expected equal ones of at least 2"};
+    read.correction_ = folder.vector(at + "gate.e_score_correction_bias", count);
+    read.read_experts(folder, at, "gate.weight", count, inner);
+    return read;
+}
+
+void RoutedExperts::read_experts(const ModelFolder& folder, const std::string& at, const char* router, int count,
+                                 int inner) {
+    const int hidden = folder.integer("hidden_size");
     chosen_ = folder.integer("num_experts_per_tok");
     router_ = folder.matrix(at + router, count, hidden);
     for (int i = 0; i < count; ++i)
@@ -61,18 +83,44 @@ Matrix RoutedExperts::forward(const Matrix& x) const {
         for (Eigen::Index token = 0; token < x.rows(); ++token)
             out.row(token) /= 1 + std::exp(-x.row(token).dot(shared_gate_));
     if (experts_.empty()) return out;
-    Matrix weights = x * router_.transpose();
-    llama::softmax_rows(weights);
+    const Matrix weights = scores(x);
     for (Eigen::Index token = 0; token < x.rows(); ++token) {
-        const std::vector<int> chosen = largest(weights.row(token), chosen_);
+        const std::vector<int> chosen = choose(weights.row(token));
         float sum = 0;
         for (const int expert : chosen) sum += weights(token, expert);
-        const float factor = sums_to_one_ ? 1 / sum : 1.0F;
+        const float factor = sums_to_one_ ? factor_ / sum : factor_;
         for (const int expert : chosen)
             out.row(token) +=
                 factor * weights(token, expert) * experts_[static_cast<std::size_t>(expert)].forward(x.row(token));
     }
     return out;
+}
+
+Matrix RoutedExperts::scores(const Matrix& x) const {
+    Matrix scores = x * router_.transpose();
+    if (groups_ == 0) {
+        llama::softmax_rows(scores);
+    } else {
+        for (float& score : scores.reshaped()) score = 1 / (1 + std::exp(-score));
+    }
+    return scores;
+}
+
+/// The best ones; with groups, of those whose two best experts are the best together.
+std::vector<int> RoutedExperts::choose(const RowVector& scores) const {
+    if (groups_ == 0) return largest(scores, chosen_);
+    const RowVector corrected = scores + correction_;
+    const Eigen::Index size = scores.size() / groups_;
+    RowVector of_groups(groups_);
+    for (int group = 0; group < groups_; ++group) {
+        const RowVector own = corrected.segment(group * size, size);
+        of_groups(group) = 0;
+        for (const int expert : largest(own, 2)) of_groups(group) += own(expert);
+    }
+    RowVector left = RowVector::Constant(scores.size(), -std::numeric_limits<float>::infinity());
+    for (const int group : largest(of_groups, chosen_groups_))
+        left.segment(group * size, size) = corrected.segment(group * size, size);
+    return largest(left, chosen_);
 }
 
 } // namespace folder

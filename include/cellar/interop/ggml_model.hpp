@@ -13,80 +13,73 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace cellar::models {
 
 namespace detail {
 
-template <class T>
-std::vector<double> gguf_numbers(const gguf_context* file, std::int64_t key) {
-    const auto* const first = static_cast<const T*>(gguf_get_arr_data(file, key));
-    return std::vector<double>(first, first + gguf_get_arr_n(file, key));
-}
-
-inline std::optional<ConfigValue> gguf_list(const gguf_context* file, std::int64_t key) {
-    switch (gguf_get_arr_type(file, key)) {
+/// Calls `read(T{})` with the type of the numbers; nothing if they are none.
+template <class Read>
+std::optional<ConfigValue> read_gguf_numbers(gguf_type type, Read read) {
+    switch (type) {
     case GGUF_TYPE_BOOL:
     case GGUF_TYPE_INT8:
-        return gguf_numbers<std::int8_t>(file, key);
+        return read(std::int8_t{});
     case GGUF_TYPE_UINT8:
-        return gguf_numbers<std::uint8_t>(file, key);
+        return read(std::uint8_t{});
     case GGUF_TYPE_INT16:
-        return gguf_numbers<std::int16_t>(file, key);
+        return read(std::int16_t{});
     case GGUF_TYPE_UINT16:
-        return gguf_numbers<std::uint16_t>(file, key);
+        return read(std::uint16_t{});
     case GGUF_TYPE_INT32:
-        return gguf_numbers<std::int32_t>(file, key);
+        return read(std::int32_t{});
     case GGUF_TYPE_UINT32:
-        return gguf_numbers<std::uint32_t>(file, key);
+        return read(std::uint32_t{});
+    case GGUF_TYPE_INT64:
+        return read(std::int64_t{});
+    case GGUF_TYPE_UINT64:
+        return read(std::uint64_t{});
     case GGUF_TYPE_FLOAT32:
-        return gguf_numbers<float>(file, key);
+        return read(float{});
     case GGUF_TYPE_FLOAT64:
-        return gguf_numbers<double>(file, key);
-    case GGUF_TYPE_STRING: {
-        std::vector<std::string> texts;
-        for (std::size_t i = 0; i < gguf_get_arr_n(file, key); ++i) texts.emplace_back(gguf_get_arr_str(file, key, i));
-        return texts;
-    }
+        return read(double{});
     default:
         return std::nullopt;
     }
+}
+
+inline std::optional<ConfigValue> gguf_list(const gguf_context* file, std::int64_t key) {
+    const std::size_t count = gguf_get_arr_n(file, key);
+    const gguf_type type = gguf_get_arr_type(file, key);
+    if (type == GGUF_TYPE_STRING) {
+        std::vector<std::string> texts;
+        for (std::size_t i = 0; i < count; ++i) texts.emplace_back(gguf_get_arr_str(file, key, i));
+        return texts;
+    }
+    return read_gguf_numbers(type, [&]<class T>(T) -> std::optional<ConfigValue> {
+        if constexpr (std::is_integral_v<T> && sizeof(T) == 8) {
+            return std::nullopt; // a double does not have them all
+        } else {
+            const auto* const first = static_cast<const T*>(gguf_get_arr_data(file, key));
+            return std::vector<double>(first, first + count);
+        }
+    });
 }
 
 inline std::optional<ConfigValue> gguf_value(const gguf_context* file, const std::string& name) {
     const std::int64_t key = gguf_find_key(file, name.c_str());
     if (key < 0) return std::nullopt;
-    switch (gguf_get_kv_type(file, key)) {
-    case GGUF_TYPE_BOOL:
-        return gguf_get_val_bool(file, key);
-    case GGUF_TYPE_INT8:
-        return std::int64_t{gguf_get_val_i8(file, key)};
-    case GGUF_TYPE_UINT8:
-        return std::int64_t{gguf_get_val_u8(file, key)};
-    case GGUF_TYPE_INT16:
-        return std::int64_t{gguf_get_val_i16(file, key)};
-    case GGUF_TYPE_UINT16:
-        return std::int64_t{gguf_get_val_u16(file, key)};
-    case GGUF_TYPE_INT32:
-        return std::int64_t{gguf_get_val_i32(file, key)};
-    case GGUF_TYPE_UINT32:
-        return std::int64_t{gguf_get_val_u32(file, key)};
-    case GGUF_TYPE_INT64:
-        return gguf_get_val_i64(file, key);
-    case GGUF_TYPE_UINT64:
-        return static_cast<double>(gguf_get_val_u64(file, key));
-    case GGUF_TYPE_FLOAT32:
-        return double{gguf_get_val_f32(file, key)};
-    case GGUF_TYPE_FLOAT64:
-        return gguf_get_val_f64(file, key);
-    case GGUF_TYPE_STRING:
-        return std::string{gguf_get_val_str(file, key)};
-    case GGUF_TYPE_ARRAY:
-        return gguf_list(file, key);
-    default:
-        return std::nullopt;
-    }
+    const gguf_type type = gguf_get_kv_type(file, key);
+    if (type == GGUF_TYPE_BOOL) return gguf_get_val_bool(file, key);
+    if (type == GGUF_TYPE_STRING) return std::string{gguf_get_val_str(file, key)};
+    if (type == GGUF_TYPE_ARRAY) return gguf_list(file, key);
+    return read_gguf_numbers(type, [&]<class T>(T) -> std::optional<ConfigValue> {
+        const T number = *static_cast<const T*>(gguf_get_val_data(file, key));
+        if constexpr (std::is_integral_v<T> && !std::is_same_v<T, std::uint64_t>) return std::int64_t{number};
+        return static_cast<double>(number);
+    });
 }
 
 /// Adds the numbers of a tensor, if the file has it. The file was opened without its data.

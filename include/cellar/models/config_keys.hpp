@@ -120,6 +120,19 @@ public:
         return found;
     }
 
+    /// The entry of a table with a name. Null, and an error, if there is none. `kind`: what the name is that of.
+    template <class Entry, std::size_t Entries>
+    const Entry* entry(const Entry (&table)[Entries], const char* kind, const std::string& name) {
+        std::string names;
+        for (const Entry& known : table) {
+            if (known.name == name) return &known;
+            names += (names.empty() ? "" : ", ") + std::string{known.name};
+        }
+        fail({"the ", kind, " ", printable(name), " is not known, expected one of ", names,
+              "; for another model, fill in a RunTimeDescription as docs/models.md shows"});
+        return nullptr;
+    }
+
     void fail(std::initializer_list<cellar::detail::MessagePart> sentence) {
         if (error_.empty()) error_ = cellar::detail::composed(sentence);
     }

@@ -5,13 +5,11 @@
 #include <cellar/cache/cache.hpp>
 #include <cellar/hybrid/hybrid.hpp>
 #include <cellar/hybrid/pattern.hpp>
-#include <cellar/models/attention.hpp>
 #include <cellar/models/description.hpp>
 #include <cellar/models/detail/state_extents.hpp>
 #include <cellar/models/memory_limits.hpp>
-#include <cellar/models/recurrent.hpp>
+#include <cellar/models/published.hpp>
 #include <cellar/models/sizes.hpp>
-#include <cellar/models/windowed.hpp>
 #include <cellar/recurrent/recurrent_memory.hpp>
 #include <cellar/shift/rope_shift.hpp>
 #include <cellar/shift/unrotated_shift.hpp>

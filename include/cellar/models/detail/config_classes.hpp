@@ -3,7 +3,6 @@
 
 #include <cellar/models/description.hpp>
 
-#include <string>
 #include <string_view>
 
 // What the config classes of transformers say where a file is silent: configuration_NAME.py and modeling_NAME.py in
@@ -39,7 +38,7 @@ enum class ConfigKind {
 };
 
 struct ConfigClass {
-    std::string_view model_type{};
+    std::string_view name{}; ///< its model_type
     ConfigKind kind = ConfigKind::attention;
     Pairing pairing = Pairing::neox;
     Windows windows = Windows::none;
@@ -59,23 +58,23 @@ struct ConfigClass {
 };
 
 inline constexpr ConfigClass config_classes[] = {
-    {.model_type = "llama"},
-    {.model_type = "mistral", .windows = Windows::every, .window = 4096},
-    {.model_type = "mixtral", .windows = Windows::every, .base = 1000000.0},
-    {.model_type = "qwen2", .windows = Windows::late, .window = 4096},
-    {.model_type = "qwen3", .windows = Windows::late, .head_dim = 128, .window = 4096},
-    {.model_type = "qwen3_moe", .windows = Windows::every_used, .window = 4096},
-    {.model_type = "smollm3", .windows = Windows::unrotated, .period = 4, .base = 2000000.0},
-    {.model_type = "phi3", .windows = Windows::every},
-    {.model_type = "granite"},
-    {.model_type = "gemma2",
+    {.name = "llama"},
+    {.name = "mistral", .windows = Windows::every, .window = 4096},
+    {.name = "mixtral", .windows = Windows::every, .base = 1000000.0},
+    {.name = "qwen2", .windows = Windows::late, .window = 4096},
+    {.name = "qwen3", .windows = Windows::late, .head_dim = 128, .window = 4096},
+    {.name = "qwen3_moe", .windows = Windows::every_used, .window = 4096},
+    {.name = "smollm3", .windows = Windows::unrotated, .period = 4, .base = 2000000.0},
+    {.name = "phi3", .windows = Windows::every},
+    {.name = "granite"},
+    {.name = "gemma2",
      .windows = Windows::period,
      .head_dim = 256,
      .score_dim = 256,
      .window = 4096,
      .period = 2,
      .soft_cap = 50.0},
-    {.model_type = "gemma3_text",
+    {.name = "gemma3_text",
      .windows = Windows::period,
      .heads = 8,
      .kv_heads = 4,
@@ -86,7 +85,7 @@ inline constexpr ConfigClass config_classes[] = {
      .period = 6,
      .base = 1000000.0,
      .local_base = 10000.0},
-    {.model_type = "gpt_oss",
+    {.name = "gpt_oss",
      .windows = Windows::period,
      .head_dim = 64,
      .window = 128,
@@ -94,39 +93,24 @@ inline constexpr ConfigClass config_classes[] = {
      .base = 150000.0,
      .learned_sinks = true,
      .yarn = true},
-    {.model_type = "llama4_text",
+    {.name = "llama4_text",
      .pairing = Pairing::interleaved,
      .windows = Windows::rotated,
      .head_dim = 128,
      .window = 8192,
      .period = 4,
      .base = 500000.0},
-    {.model_type = "deepseek_v2", .kind = ConfigKind::latent, .pairing = Pairing::interleaved},
-    {.model_type = "deepseek_v3", .kind = ConfigKind::latent, .pairing = Pairing::interleaved},
-    {.model_type = "qwen3_next", .kind = ConfigKind::qwen3_next, .head_dim = 256, .rotated = 0.25},
-    {.model_type = "granitemoehybrid", .kind = ConfigKind::granite_hybrid},
-    {.model_type = "nemotron_h", .kind = ConfigKind::nemotron_h, .pairing = Pairing::none, .head_dim = 128},
-    {.model_type = "jamba", .kind = ConfigKind::jamba, .pairing = Pairing::none},
-    {.model_type = "lfm2", .kind = ConfigKind::lfm2, .base = 1000000.0},
-    {.model_type = "mamba2", .kind = ConfigKind::mamba2, .pairing = Pairing::none},
-    {.model_type = "t5", .kind = ConfigKind::t5, .pairing = Pairing::none, .head_dim = 64},
-    {.model_type = "whisper", .kind = ConfigKind::whisper, .pairing = Pairing::none},
-    {.model_type = "bart", .kind = ConfigKind::bart, .pairing = Pairing::none},
+    {.name = "deepseek_v2", .kind = ConfigKind::latent, .pairing = Pairing::interleaved},
+    {.name = "deepseek_v3", .kind = ConfigKind::latent, .pairing = Pairing::interleaved},
+    {.name = "qwen3_next", .kind = ConfigKind::qwen3_next, .head_dim = 256, .rotated = 0.25},
+    {.name = "granitemoehybrid", .kind = ConfigKind::granite_hybrid},
+    {.name = "nemotron_h", .kind = ConfigKind::nemotron_h, .pairing = Pairing::none, .head_dim = 128},
+    {.name = "jamba", .kind = ConfigKind::jamba, .pairing = Pairing::none},
+    {.name = "lfm2", .kind = ConfigKind::lfm2, .base = 1000000.0},
+    {.name = "mamba2", .kind = ConfigKind::mamba2, .pairing = Pairing::none},
+    {.name = "t5", .kind = ConfigKind::t5, .pairing = Pairing::none, .head_dim = 64},
+    {.name = "whisper", .kind = ConfigKind::whisper, .pairing = Pairing::none},
+    {.name = "bart", .kind = ConfigKind::bart, .pairing = Pairing::none},
 };
-
-/// Null if there is none.
-inline const ConfigClass* config_class(std::string_view model_type) {
-    for (const ConfigClass& known : config_classes)
-        if (known.model_type == model_type) return &known;
-    return nullptr;
-}
-
-/// For a sentence: "llama, mistral, ...".
-inline std::string config_class_names() {
-    std::string names;
-    for (const ConfigClass& known : config_classes)
-        names += (names.empty() ? "" : ", ") + std::string{known.model_type};
-    return names;
-}
 
 } // namespace cellar::models::detail

@@ -73,7 +73,7 @@ private:
         if (model_.yarn) usual = "yarn";
         const bool is_old = !keys_.has(at_ + "rope_type") && keys_.has(at_ + "type");
         const std::string found = keys_.text(at_ + (is_old ? "type" : "rope_type"), usual);
-        const bool is_long = found == "su" || (model_.model_type == "phi3" && found == "yarn"); // former names
+        const bool is_long = found == "su" || (model_.name == "phi3" && found == "yarn"); // former names
         return is_long ? "longrope" : found;
     }
 
@@ -156,13 +156,8 @@ public:
 
     RunTimeDescription read() {
         const std::string type = keys_.text("model_type");
-        const ConfigClass* known = config_class(type);
-        if (known == nullptr) {
-            keys_.fail({"the model_type ", KeyReader::printable(type), " is not known, expected one of ",
-                        config_class_names(),
-                        "; for another model, fill in a RunTimeDescription as docs/models.md shows"});
-            return {};
-        }
+        const ConfigClass* known = keys_.entry(config_classes, "model_type", type);
+        if (known == nullptr) return {};
         model_ = *known;
         if (keys_.flag("use_bidirectional_attention", false))
             keys_.fail(

@@ -89,15 +89,8 @@ public:
           long_divisors_(long_divisors.begin(), long_divisors.end()) {}
 
     RunTimeDescription read() {
-        const auto* const known = std::find_if(std::begin(gguf_architectures), std::end(gguf_architectures),
-                                               [&](const GgufArchitecture& one) { return one.name == name_; });
-        if (known == std::end(gguf_architectures)) {
-            std::string names;
-            for (const GgufArchitecture& one : gguf_architectures) names += ", " + std::string{one.name};
-            keys_.fail({"the architecture ", KeyReader::printable(name_), " is not known, expected one of ",
-                        names.substr(2), "; for another model, fill in a RunTimeDescription as docs/models.md shows"});
-            return {};
-        }
+        const GgufArchitecture* known = keys_.entry(gguf_architectures, "architecture", name_);
+        if (known == nullptr) return {};
         model_ = *known;
         // Layers that only predict drafts are the last ones.
         const int layers =
