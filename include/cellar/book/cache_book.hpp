@@ -231,7 +231,7 @@ public:
 
     /// True if a sequence that has all tokens below `kept.from` could resume at p with the kept ones. O(log m).
     bool can_restore(const KeptCells& kept, Position p) const {
-        return kept.from <= p && p <= kept.to && resumes_if(p, [&](Position begin, Position end) {
+        return kept.from <= p && p <= kept.to && resumes_if(window_, p, [&](Position begin, Position end) {
                    return kept.covers(std::max(begin, kept.from), end);
                });
     }
@@ -360,16 +360,9 @@ public:
 private:
     // True if a sequence with the tokens of `runs` below `kept.from`, and the kept ones from there on, can resume at p.
     bool resumes_with(const PositionRuns& runs, const KeptCells& kept, Position p) const {
-        return resumes_if(p, [&](Position begin, Position end) {
+        return resumes_if(window_, p, [&](Position begin, Position end) {
             return runs.covers(begin, std::min(end, kept.from)) && kept.covers(std::max(begin, kept.from), end);
         });
-    }
-
-    // The same, where `covers(begin, end)` says which positions have tokens.
-    template <class Covers>
-    bool resumes_if(Position p, Covers covers) const {
-        const Position sinks{window_.sinks()};
-        return covers(Position{0}, std::min(sinks, p)) && covers(std::max(sinks, window_.oldest_visible(p)), p);
     }
 
     // The last position at which a sequence may go on.
@@ -390,7 +383,7 @@ private:
         const Position p = next_without(s, begin, end);
         if (p == next(s) || (TheGaps == Gaps::refused && begin < p)) return true;
         const PositionRuns& runs = table_.record(s).runs;
-        return resumes_if(p, [&](Position from, Position to) {
+        return resumes_if(window_, p, [&](Position from, Position to) {
             const std::int32_t gap = end - begin;
             return runs.covers(from, std::min(to, begin))
                    && (to <= begin || runs.covers(std::max(from, begin) + gap, to + gap));
@@ -436,8 +429,7 @@ private:
             SequenceRecord& r = table_.unchecked(pass_.sequences[i]);
             if (!is_noted(r)) continue;
             const Position p = pass_.positions[i];
-            const auto covers = [&](Position begin, Position end) { return r.runs.covers(begin, end); };
-            if (!resumes_if(p, covers)) table_.alter(pass_.sequences[i], p);
+            if (!can_resume_with(window_, r.runs, p)) table_.alter(pass_.sequences[i], p);
             r.expected = std::min(r.expected, p);
             ++r.batch;
         }

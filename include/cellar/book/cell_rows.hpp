@@ -4,7 +4,6 @@
 #include <cellar/base/ids.hpp>
 #include <cellar/book/list_rows.hpp>
 #include <cellar/book/position_runs.hpp>
-#include <cellar/book/run_changes.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -18,7 +18,6 @@
 #include <cellar/book/position_runs.hpp>
 #include <cellar/book/promises.hpp>
 #include <cellar/book/removal.hpp>
-#include <cellar/book/run_changes.hpp>
 #include <cellar/book/visible_cells.hpp>
 #include <cellar/book/words.hpp>
 

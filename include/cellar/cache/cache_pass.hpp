@@ -103,7 +103,7 @@ public:
         auto& store = state().stores[index];
         store.all_keys().put(state().backend, cells(), keys);
         if (values.size() != 0) store.all_values().put(state().backend, cells(), values);
-        state().pass.put.add(index);
+        state().pass.put[index] = true;
     }
     template <class K, class V>
     void put(int, const K&, const V&) && = delete; // the pass is dropped at the end of the line
@@ -133,7 +133,7 @@ public:
         const detail::Caller caller{where};
         const std::size_t index = state().store_index("mark_put", layer);
         expect_own_memory("mark_put", layer);
-        state().pass.put.add(index);
+        state().pass.put[index] = true;
     }
 
     /// The smallest range of cells that contains everything the batch may see, aligned to `CacheLimits::padding` and
@@ -354,8 +354,9 @@ public:
     int first_missing() const {
         const State& s = state();
         if (!s.pass.must_put) return -1;
-        const std::size_t missing = s.pass.put.first_missing();
-        return missing == s.stores.size() ? -1 : s.stores.owner(missing);
+        const auto all = std::span<const bool>{s.pass.put}.first(s.stores.size());
+        const auto missing = static_cast<std::size_t>(std::find(all.begin(), all.end(), false) - all.begin());
+        return missing == all.size() ? -1 : s.stores.owner(missing);
     }
     /// How messages name a layer.
     detail::LayerName& name() const { return state().pass.layer_name; }
@@ -375,7 +376,7 @@ private:
     const auto& readable(const char* operation, int layer) const {
         const std::size_t index = state().store_index(operation, layer);
         const State& s = state();
-        CELLAR_EXPECTS(!s.pass.must_put || s.pass.put.contains(index), operation, ": ", name()(layer),
+        CELLAR_EXPECTS(!s.pass.must_put || s.pass.put[index], operation, ": ", name()(layer),
                        " was not put in this pass, expected a put before it is read");
         return s.stores[index];
     }

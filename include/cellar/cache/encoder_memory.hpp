@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cellar/base/batch.hpp>
+#include <cellar/base/batch_builder.hpp>
 #include <cellar/base/contract.hpp>
 #include <cellar/base/ids.hpp>
 #include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/result.hpp>
-#include <cellar/base/trivial_list.hpp>
 #include <cellar/cache/cache.hpp>
 #include <cellar/cache/cache_limits.hpp>
 #include <cellar/cache/cache_pass.hpp>
@@ -16,7 +16,6 @@
 #include <cellar/shift/unrotated_shift.hpp>
 #include <cellar/window/full_causal.hpp>
 
-#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -61,17 +60,12 @@ public:
         : Cells{std::move(the_shape), at_any_position(the_limits), FullCausal{},
                 UnrotatedShift{},     std::move(the_backend),      where} {
         state().holds_inputs = true;
-        positions_.reserve(static_cast<std::size_t>(limits().batch));
-        sequences_.reserve(static_cast<std::size_t>(limits().batch));
     }
 
-    /// See `Cache::bytes_for`.
+    /// See `Cache::bytes_for`. Later, `write` adds 8 bytes for each token of its largest pass.
     static constexpr MemoryBytes bytes_for(const CacheShape& shape, const CacheLimits& limits,
                                            const PassUses& uses = {}) {
-        MemoryBytes bytes = Cells::bytes_for(shape, at_any_position(limits), FullCausal{}, uses);
-        const std::int64_t batch = detail::planned_batch(limits);
-        bytes.bookkeeping += detail::bytes_of<Position>(batch) + detail::bytes_of<Sequence>(batch);
-        return bytes;
+        return Cells::bytes_for(shape, at_any_position(limits), FullCausal{}, uses);
     }
 
     /// Opens a pass that puts the keys and values of one input. Refuses with `full` or `batch_too_long`.
@@ -94,13 +88,10 @@ public:
             count += input.tokens;
         }
         if (count > limits().batch) return detail::batch_too_long(count, limits().batch);
-        positions_.clear();
-        sequences_.clear();
-        for (const EncoderInput& input : inputs) {
-            positions_.resize(positions_.size() + static_cast<std::size_t>(input.tokens), input.position);
-            sequences_.resize(sequences_.size() + static_cast<std::size_t>(input.tokens), input.sequence);
-        }
-        return Cells::begin({positions_, sequences_}, where);
+        BatchBuilder& batch = state().next_tokens;
+        batch.clear();
+        for (const EncoderInput& input : inputs) batch.add_at(input.sequence, input.position, input.tokens);
+        return Cells::begin(batch, where);
     }
 
     /// Opens a pass that reads the inputs a decoder's batch sees, at any positions. Refuses with `batch_too_long`.
@@ -210,9 +201,6 @@ private:
         limits.positions = Positions::any;
         return limits;
     }
-
-    detail::TrivialList<Position> positions_; // of the inputs being written
-    detail::TrivialList<Sequence> sequences_;
 };
 
 } // namespace cellar

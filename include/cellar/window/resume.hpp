@@ -8,11 +8,18 @@
 
 namespace cellar::detail {
 
-/// True if `kept`, the kept positions of a sequence, have every position below p that a query at p would see.
+/// True if a sequence has every position below p that a query at p would see: `covers(begin, end)` says whether it has
+/// all of [begin, end).
+template <WindowPolicy Window, class Covers>
+bool resumes_if(const Window& window, Position p, Covers covers) {
+    const Position sinks{window.sinks()};
+    return covers(Position{0}, std::min(sinks, p)) && covers(std::max(sinks, window.oldest_visible(p)), p);
+}
+
+/// The same for `kept`, the kept positions of a sequence.
 template <WindowPolicy Window, class Kept>
 bool can_resume_with(const Window& window, const Kept& kept, Position p) {
-    const Position sinks{window.sinks()};
-    return kept.covers(Position{0}, std::min(sinks, p)) && kept.covers(std::max(sinks, window.oldest_visible(p)), p);
+    return resumes_if(window, p, [&](Position begin, Position end) { return kept.covers(begin, end); });
 }
 
 /// The largest q <= p where that is true, for windows that slide or that start anew in chunks. For a window that does

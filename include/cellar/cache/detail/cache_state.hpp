@@ -22,7 +22,7 @@
 #include <cellar/cache/detail/layer_store.hpp>
 #include <cellar/cache/detail/list_memory.hpp>
 #include <cellar/cache/detail/mask_buffer.hpp>
-#include <cellar/cache/detail/offload_place.hpp>
+#include <cellar/cache/detail/tiered_rows.hpp>
 #include <cellar/cache/fwd.hpp>
 #include <cellar/cache/layer_memory.hpp>
 #include <cellar/cache/sizes.hpp>
@@ -93,53 +93,26 @@ struct AttentionScratch {
     const void* planned_for = nullptr; ///< in the open pass
 };
 
-/// The layers that the open pass has put, a bit each.
-class PutLayers {
-public:
-    explicit PutLayers(std::size_t layers) : words_(words_for(layers)) {}
-    static constexpr std::int64_t bytes_for(std::size_t layers) {
-        return bytes_of<std::uint64_t>(static_cast<std::int64_t>(words_for(layers)));
-    }
-
-    void clear() { std::fill(words_.begin(), words_.end(), std::uint64_t{0}); }
-    void add(std::size_t layer) { words_[layer / 64] |= bit(layer); }
-    bool contains(std::size_t layer) const { return (words_[layer / 64] & bit(layer)) != 0; }
-
-    /// The first layer that is missing; the number of layers, if none is.
-    std::size_t first_missing() const {
-        std::size_t layer = 0;
-        for (std::size_t i = 0; i < words_.size() && layer == 64 * i; ++i)
-            layer += static_cast<std::size_t>(std::countr_one(words_[i]));
-        return layer;
-    }
-
-private:
-    static constexpr std::size_t words_for(std::size_t layers) { return (layers + 63) / 64; }
-    static std::uint64_t bit(std::size_t layer) { return std::uint64_t{1} << (layer % 64); }
-
-    TrivialList<std::uint64_t> words_;
-};
-
 enum class MaskElement { none, of_float, of_half, of_bool };
 
 /// What the open pass is. It is not in the pass, so that moving that is cheap.
 struct PassState {
-    /// `layers`: at least as many as there are stores.
-    explicit PassState(std::size_t layers) : put{layers} {}
+    explicit PassState(std::size_t layers) : put(layers) {}
+    static constexpr std::int64_t bytes_for(std::int64_t layers) { return bytes_of<bool>(layers); }
 
     /// `puts`: each layer must be put before it is read.
     void begin(bool is_reserved, bool puts) {
         open = true;
         reserved = is_reserved;
         must_put = puts;
-        put.clear();
+        std::fill(put.begin(), put.end(), false);
         layer_name = {};
     }
 
     bool open = false;
     bool reserved = false;
     bool must_put = false;
-    PutLayers put; ///< by index into the stores
+    TrivialList<bool> put; ///< which layers were put, by index into the stores; at least as many as these
     LayerName layer_name;
 };
 
@@ -263,8 +236,7 @@ struct CacheState {
                 if (layer.shares_layer < 0) bytes.data += layer_bytes<Layout>(layer, size.cells);
         bytes.bookkeeping = bytes_of<CacheState>(1) + bytes_of<LayerShape>(shape.layers) + bytes_of_factors(shape)
                             + bytes_for_book(size) + LayerStores<Store>::bytes_for(shape.layers)
-                            + PutLayers::bytes_for(static_cast<std::size_t>(shape.layers))
-                            + PassScratch<Backend>::bytes_for(limits.batch);
+                            + PassState::bytes_for(shape.layers) + PassScratch<Backend>::bytes_for(limits.batch);
         if (uses.masks) bytes.masks = MaskBuffer<Backend>::bytes_for(limits.batch, size.cells);
         bytes.lists = bytes_of_lists(limits, own, size.cells, uses);
         return bytes;

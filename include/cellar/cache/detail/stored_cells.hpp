@@ -7,7 +7,6 @@
 #include <cellar/book/position_runs.hpp>
 #include <cellar/cache/detail/cell_stream.hpp>
 #include <cellar/cache/detail/layer_store.hpp>
-#include <cellar/cache/detail/offload_place.hpp>
 #include <cellar/cache/detail/offloaded_rows.hpp>
 #include <cellar/cache/detail/tiered_rows.hpp>
 #include <cellar/element/format_codec.hpp>

@@ -9,7 +9,6 @@
 #include <cellar/base/reserved_list.hpp>
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/cache/detail/cold_rows.hpp>
-#include <cellar/cache/detail/offload_place.hpp>
 #include <cellar/cache/detail/offloaded_rows.hpp>
 #include <cellar/element/format_codec.hpp>
 #include <cellar/element/storage_format.hpp>
@@ -24,6 +23,12 @@
 #include <vector>
 
 namespace cellar::detail {
+
+/// Where the rows of a snapshot go, and in which formats; null: those of the cache.
+struct OffloadPlace {
+    OffloadTo to = OffloadTo::host;
+    StoredAs as{};
+};
 
 /// The keys and values of the tokens of a snapshot that is offloaded: in the formats of the cache, or in others. Then
 /// rows pass through some rows of the cache's formats on the host, and all functions block.
