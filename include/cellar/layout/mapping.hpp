@@ -114,7 +114,7 @@ public:
     using MappingExtents::MappingExtents;
 
     CELLAR_FUNCTION constexpr std::int64_t required_size() const {
-        return (cells_ + BlockCells - 1) / BlockCells * stride_block();
+        return (cells_ + BlockCells - 1) / BlockCells * BlockCells * heads_ * dim_;
     }
 
     CELLAR_FUNCTION constexpr std::int64_t operator()(std::int64_t cell, std::int64_t head, std::int64_t d) const {
@@ -128,9 +128,6 @@ public:
         const std::int64_t in_block = range.first & (BlockCells - 1);
         return {data + (range.first - in_block) * heads_ * dim_, in_block, {range.count, heads_, dim_}};
     }
-
-private:
-    CELLAR_FUNCTION constexpr std::int64_t stride_block() const { return std::int64_t{BlockCells} * heads_ * dim_; }
 };
 
 namespace detail {

@@ -9,7 +9,6 @@
 #include <cellar/base/trivial_list.hpp>
 #include <cellar/base/view.hpp>
 #include <cellar/cache/layer_memory.hpp>
-#include <cellar/cache/layer_rows.hpp>
 #include <cellar/element/format_codec.hpp>
 #include <cellar/element/storage_format.hpp>
 #include <cellar/layout/layer_shape.hpp>
