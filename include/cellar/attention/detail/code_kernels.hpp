@@ -155,13 +155,15 @@ CodeKernels<Format> vnni_code_kernels() {
                                 vnni_codes::scale_scores,
                                 vnni_codes::add_codes<Code>,
                                 vnni_codes::widen_codes<Code>};
+    if constexpr (std::same_as<Code, std::int8_t>)
+        kernels.add_values = vnni_codes::add_in_pairs<vnni_codes::ByteColumns<32>>;
     if constexpr (looks_up_codes<Format>) {
-        kernels.dot_packed = vnni_codes::dot_nibbles<Format>;
-        kernels.add_packed_values = vnni_codes::add_nibbles<Format>;
+        kernels.dot_packed = vnni_codes::dot_in_columns<vnni_codes::NibbleColumns<Format>>;
+        kernels.add_packed_values = vnni_codes::add_in_pairs<vnni_codes::NibbleColumns<Format>>;
     } else if constexpr (looks_up_numbers<Format>) {
         if (Bfloat16Products::is_available()) {
             kernels.round_queries = vnni_codes::round_to_bfloat16;
-            kernels.dot_packed = vnni_codes::dot_numbers<Format>;
+            kernels.dot_packed = vnni_codes::dot_in_columns<vnni_codes::NumberColumns<Format>>;
             kernels.add_packed_values = vnni_codes::add_numbers<Format>;
         }
     }

@@ -25,8 +25,6 @@ using vectors::broadcast;
 using vectors::lanes;
 using vectors::load;
 using vectors::store;
-// One for each lane. Here, because in templates g++ 12 takes `lanes` for no constant.
-using Shorts = std::int16_t __attribute__((vector_size(2 * std::size_t{lanes})));
 
 /// Unpacks one head of some cells: codes [cells, stride], with zeros after dim, and factors and offsets [groups,
 /// tile_cells]. `scales`: null without a second plane.
@@ -298,155 +296,20 @@ CELLAR_INLINE void add_offsets(const float* weights, int rows, int cells, const 
     }
 }
 
-#ifdef CELLAR_COLUMNS
-
-// Weights of some queries, times the factors of one group, as integers of 16 bits in steps of their own, in pairs of
-// two cells.
-struct RoundedWeights {
-    static constexpr std::ptrdiff_t row = tile_cells / 2;
-    std::int32_t pairs[4 * row];
-    float steps[4];
-};
-
-// The weights of a tile, and its factors, relative to the largest one of each row of tile_cells. They are prepared for
-// all groups at once, which do not wait for each other.
-struct RelativeWeights {
-    static constexpr float largest_integer = 32767;
-    float* weights; // [rows], in steps
-    float* factors; // [groups]
-    float* largest; // of each of these rows
-    bool weights_fit;
-
-    // `scratch`: see scratch_rows. Behind the cells, weights and factors are 0.
-    CELLAR_INLINE static RelativeWeights of(const float* weights, int rows, int cells, const float* factors,
-                                            std::int64_t groups, float* scratch) {
-        float* const own = scratch + std::ptrdiff_t{max_rows_of_values} * tile_cells;
-        float* const of_groups = own + std::ptrdiff_t{max_rows_of_values} * tile_cells;
-        float* const largest = of_groups + groups * tile_cells;
-        divide(weights, rows, cells, largest_integer, own, largest);
-        divide(factors, groups, cells, 1, of_groups, largest + max_rows_of_values);
-        bool all_fit = true;
-        for (int r = 0; r < rows; ++r) all_fit = all_fit && fits(largest[r]);
-        return {own, of_groups, largest, all_fit};
-    }
-    // False if a factor or a weight is not finite, or if all are so small that integers are no measure for them.
-    CELLAR_INLINE bool fit(std::int64_t group) const {
-        return weights_fit && fits(largest[max_rows_of_values + group]);
-    }
-    CELLAR_INLINE void round(int first, int rows, std::int64_t group, int cells, RoundedWeights& to) const {
-        const float* const own = factors + group * tile_cells;
-        for (int r = 0; r < rows; ++r) {
-            to.steps[r] = largest[first + r] * (1 / largest_integer) * largest[max_rows_of_values + group];
-            for (int c = 0; c < cells; c += lanes) {
-                const Floats weight = load(weights + std::ptrdiff_t{first + r} * tile_cells + c);
-                const Floats shifted = weight * load(own + c) + broadcast(12582912.0F);
-                const Shorts rounded = __builtin_convertvector(reinterpret_cast<vectors::Ints>(shifted), Shorts);
-                std::memcpy(to.pairs + r * RoundedWeights::row + c / 2, &rounded, sizeof(rounded));
-            }
-        }
-    }
-
-private:
-    CELLAR_INLINE static bool fits(float largest) { return largest == 0 || (largest > 1e-30F && largest < 1e30F); }
-    CELLAR_INLINE static void divide(const float* from, std::int64_t rows, int cells, float most, float* to,
-                                     float* largest) {
-        for (std::int64_t r = 0; r < rows; ++r) {
-            const float* const row = from + r * tile_cells;
-            largest[r] = largest_magnitude(row, cells);
-            const Floats inverse = broadcast(largest[r] == 0 ? 0.0F : most / largest[r]);
-            for (int c = 0; c < cells; c += lanes) store(to + r * tile_cells + c, load(row + c) * inverse);
-        }
-    }
-};
-
-CELLAR_INLINE void add_words(Products::Pairs codes, const std::int32_t* weights, Products::Pairs& sums) {
-    const Products::Columns both = Products::Columns{} + *weights;
-    sums.first = Products::add_words(sums.first, codes.first, both);
-    sums.second = Products::add_words(sums.second, codes.second, both);
-}
-template <int N>
-CELLAR_INLINE void add_in_steps(Products::Pairs sums, float step, float* out) {
-    Floats values[2];
-    Products::in_order(sums, values);
-    store(out, load(out) + values[0] * broadcast(step));
-    if constexpr (N == 32) store(out + lanes, load(out + lanes) + values[1] * broadcast(step));
-}
-
-// N values of each row. Behind the cells, weights are 0 up to a multiple of 16.
-template <int N, std::size_t... Row>
-CELLAR_INLINE void add_pairs(const RoundedWeights& weights, int cells, const std::int8_t* const* rows,
-                             std::int64_t column, float* out, std::ptrdiff_t stride, LinesAhead& ahead,
-                             std::index_sequence<Row...>) {
-    Products::Pairs sums[sizeof...(Row)] = {};
-    for (int c = 0; c < cells; c += 4) {
-        ahead.step();
-        for (int first = c; first < c + 4; first += 2) {
-            const Products::Pairs codes = Products::pairs<N>(rows[first] + column, rows[first + 1] + column);
-            (add_words(codes, weights.pairs + std::ptrdiff_t{Row} * RoundedWeights::row + first / 2, sums[Row]), ...);
-        }
-    }
-    (add_in_steps<N>(sums[Row], weights.steps[Row], out + std::ptrdiff_t{Row} * stride), ...);
-}
-template <std::size_t R>
-CELLAR_KERNEL void add_group(const RoundedWeights& weights, int cells, const std::int8_t* const* rows,
-                             std::int64_t column, std::int64_t width, float* out, std::ptrdiff_t stride,
-                             LinesAhead& ahead) {
-    constexpr std::make_index_sequence<R> all;
-    std::int64_t d = 0;
-    for (; d + 32 <= width; d += 32) add_pairs<32>(weights, cells, rows, column + d, out + d, stride, ahead, all);
-    if (d < width) add_pairs<16>(weights, cells, rows, column + d, out + d, stride, ahead, all);
-}
-
-// One group by integers: `width` values from `column` on.
-CELLAR_INLINE void add_rounded(const RelativeWeights& weights, int rows, int cells, std::int64_t group,
-                               const std::int8_t* const* codes, std::int64_t column, std::int64_t width, float* out,
-                               std::ptrdiff_t stride, LinesAhead& ahead) {
-    RoundedWeights rounded;
-    for (int r = 0; r < rows; r += 4) {
-        const int some = std::min(rows - r, 4);
-        weights.round(r, some, group, cells, rounded);
-        float* const to = out + r * stride;
-        if (some == 1) add_group<1>(rounded, cells, codes, column, width, to, stride, ahead);
-        if (some == 2) add_group<2>(rounded, cells, codes, column, width, to, stride, ahead);
-        if (some == 4) add_group<4>(rounded, cells, codes, column, width, to, stride, ahead);
-    }
-}
-
-#endif
-
 /// out [rows, dim] += weights [rows, tile_cells] * values. Behind the cells, weights, factors and offsets are 0 up to a
 /// multiple of 16. At most max_rows_of_values rows: 1, 2, or a multiple of 4. `scratch`: see scratch_rows.
 /// Prefetches `next`.
-///
-/// With pairs, the products of weights and factors are rounded to integers. The error of a sum of values is at most
-/// 2^-10 of the largest magnitude that its codes have with the largest factor of the tile.
 template <class Code>
 CELLAR_KERNEL void add_codes(const float* weights, int rows, int cells, const CodeTile<Code>& values, float* scratch,
                              float* out, std::ptrdiff_t stride, const FetchedRows& next) {
     const std::int64_t dim = padded_dim(values.dim);
-#ifdef CELLAR_COLUMNS
-    constexpr bool rounds = std::is_same_v<Code, std::int8_t>;
-    RelativeWeights relative;
-    if constexpr (rounds) relative = RelativeWeights::of(weights, rows, cells, values.factors, values.groups, scratch);
-#else
-    constexpr bool rounds = false;
-#endif
-    constexpr std::int64_t together = rounds ? std::int64_t{4} * 32 : std::int64_t{vectors::columns} * lanes;
+    constexpr std::int64_t together = std::int64_t{vectors::columns} * lanes;
     LinesAhead ahead{next, (rows + 3) / 4 * std::max<std::int64_t>(1, dim * cells / together)};
     for (std::int64_t g = 0; g < values.groups; ++g) {
         const std::int64_t first = g * values.group;
         const std::int64_t width = g + 1 == values.groups ? dim - first : values.group;
-        const std::int64_t column = g * values.next_group;
-        bool is_added = false; // NOLINT(misc-const-correctness): CELLAR_COLUMNS is not defined for each level
-#ifdef CELLAR_COLUMNS
-        if constexpr (rounds) {
-            is_added = relative.fit(g);
-            if (is_added) add_rounded(relative, rows, cells, g, values.rows, column, width, out + first, stride, ahead);
-        }
-#endif
-        if (!is_added)
-            add_floats(weights, rows, cells, values.factors + g * tile_cells, values.rows, column, width, scratch,
-                       out + first, stride, ahead);
+        add_floats(weights, rows, cells, values.factors + g * tile_cells, values.rows, g * values.next_group, width,
+                   scratch, out + first, stride, ahead);
         if (values.offsets != nullptr)
             add_offsets(weights, rows, cells, values.offsets + g * tile_cells, width, out + first, stride);
     }

@@ -10,13 +10,27 @@ using Columns = Products::Columns;
 
 inline constexpr std::int32_t lower_four_bits = 0x0f0f0f0f; // of each byte
 
-/// How 16 cells are read: `values` of each are loaded together, as `steps` vectors with four bytes of each cell. Each
-/// of these is unpacked to `parts` vectors, which queries are multiplied by. `steps_of_group` of them share a factor.
+// Weights of up to four queries, in pairs of two cells: as integers of 16 bits in steps of their own, or as bfloat16.
+struct RoundedWeights {
+    static constexpr std::ptrdiff_t row = tile_cells / 2;
+    std::int32_t pairs[4 * row];
+    float steps[4];
+};
+
+/// How 16 cells are read, for keys: `values` of each are loaded together, as `steps` vectors with four bytes of each
+/// cell. Each of these is unpacked to `parts` vectors, which queries are multiplied by. The values belong to `groups`,
+/// 1 or 2, with a factor each.
 ///
-/// Codes become unsigned bytes, which are `Bias` larger.
-template <int Bias>
+/// And how two neighbouring cells are read, for values: as many of each become pairs, which their weights are
+/// multiplied by. `cells_together` are read from one prefetch to the next. `width` values have the same weights.
+///
+/// Codes of keys become unsigned bytes, which are `Bias` larger, and those of values integers of 16 bits.
+template <int Bias, int Groups>
 struct CodeColumns {
     using Sums = Columns;
+    using Pairs = Products::Pairs;
+    using PairSums = Products::Pairs;
+    static constexpr int groups = Groups;
 
     CELLAR_INLINE static Sums start(std::int32_t total) { return Columns{} - Bias * total; }
     template <std::size_t Part>
@@ -24,18 +38,27 @@ struct CodeColumns {
         return Products::add(sum, codes, q);
     }
     CELLAR_INLINE static Floats finish(Sums sum) { return __builtin_convertvector(sum, Floats); }
+
+    /// `weights`: of each group. Of two, the first eight bytes of both cells have the first one.
+    CELLAR_INLINE static void add_pairs(const Pairs& codes, const RoundedWeights* weights, std::ptrdiff_t place,
+                                        PairSums& sums) {
+        Columns both = Columns{} + weights[0].pairs[place];
+        if constexpr (groups == 2) both = Products::broadcast(weights[0].pairs + place, weights[1].pairs + place);
+        sums.first = Products::add_words(sums.first, codes.first, both);
+        sums.second = Products::add_words(sums.second, codes.second, both);
+    }
 };
 
 /// Bytes.
 template <int Values>
-struct ByteColumns : CodeColumns<128> {
+struct ByteColumns : CodeColumns<128, 1> {
     static constexpr int values = Values; // 16 or 32
     static constexpr int steps = values / 4;
     static constexpr int parts = 1;
-    static constexpr int steps_of_group = steps;
+    static constexpr int cells_together = 4;
 
-    CELLAR_INLINE static std::ptrdiff_t place(const CodeTile<std::int8_t>& keys, std::int64_t group, std::int64_t d) {
-        return group * keys.next_group + d;
+    CELLAR_INLINE static std::ptrdiff_t place(const CodeTile<std::int8_t>& tile, std::int64_t group, std::int64_t d) {
+        return group * tile.next_group + d;
     }
     CELLAR_INLINE static void load(const std::int8_t* const* rows, std::ptrdiff_t at, Columns* to) {
         Products::columns<Values>(rows, at, to);
@@ -43,11 +66,25 @@ struct ByteColumns : CodeColumns<128> {
     CELLAR_INLINE static void unpack(Columns bytes, Columns* to) {
         to[0] = bytes ^ static_cast<std::int32_t>(0x80808080);
     }
+
+    CELLAR_INLINE static std::int64_t width(const CodeTile<std::int8_t>& tile, std::int64_t group) {
+        return group + 1 == tile.groups ? padded_dim(tile.dim) - group * tile.group : tile.group;
+    }
+    CELLAR_INLINE static Products::Pairs load_pairs(const std::int8_t* const* rows, std::ptrdiff_t at, bool /*both*/) {
+        return Products::pairs<Values>(rows[0] + at, rows[1] + at);
+    }
+    CELLAR_INLINE static void in_order(const Products::Pairs& sums, Floats* to) { Products::in_order(sums, to); }
+    CELLAR_INLINE static void add_unrounded(const float* weights, int rows, int cells,
+                                            const CodeTile<std::int8_t>& tile, std::int64_t g, std::int64_t width,
+                                            float* scratch, float* out, std::ptrdiff_t stride, LinesAhead& ahead) {
+        add_floats(weights, rows, cells, tile.factors + g * tile_cells, tile.rows, place(tile, g, 0), width, scratch,
+                   out, stride, ahead);
+    }
 };
 
 /// Codes of 4 bits: those in the lower and those in the upper bits of four bytes.
 template <class Format>
-struct NibbleColumns : CodeColumns<LevelsInVectors<Format::levels>::bias> {
+struct NibbleColumns : CodeColumns<LevelsInVectors<Format::levels>::bias, values_per_factor<Format>() == 16 ? 2 : 1> {
     static_assert(Format::values_per_unit % 32 == 0
                       && (values_per_factor<Format>() % 32 == 0
                           || (values_per_factor<Format>() == 16 && Format::levels.run <= 8)),
@@ -57,15 +94,13 @@ struct NibbleColumns : CodeColumns<LevelsInVectors<Format::levels>::bias> {
     static constexpr int values = 32;
     static constexpr int steps = 4;
     static constexpr int parts = 2;
-    static constexpr int steps_of_group = values_per_factor<Format>() == 16 ? 2 : 4;
+    static constexpr int cells_together = 2;
 
-    /// Of the byte with value d of a head.
-    static constexpr std::ptrdiff_t place(std::int64_t d) {
+    /// Of the byte with value d of a group.
+    CELLAR_INLINE static std::ptrdiff_t place(const CodeTile<std::int8_t>& tile, std::int64_t group, std::int64_t d) {
         constexpr std::int64_t of_unit = Format::values_per_unit;
+        d += group * tile.group;
         return d / of_unit * std::int64_t{sizeof(unit_of<Format>)} + d % of_unit / 2;
-    }
-    CELLAR_INLINE static std::ptrdiff_t place(const CodeTile<std::int8_t>& keys, std::int64_t group, std::int64_t d) {
-        return place(group * keys.group + d);
     }
     CELLAR_INLINE static void load(const std::int8_t* const* rows, std::ptrdiff_t at, Columns* to) {
         Products::columns<16>(rows, at, to);
@@ -73,6 +108,38 @@ struct NibbleColumns : CodeColumns<LevelsInVectors<Format::levels>::bias> {
     CELLAR_INLINE static void unpack(Columns bytes, Columns* to) {
         to[0] = Lookup::look_up_unsigned(bytes & lower_four_bits);
         to[1] = Lookup::look_up_unsigned(bytes >> 4 & lower_four_bits);
+    }
+
+    CELLAR_INLINE static constexpr int width(const CodeTile<std::int8_t>& /*tile*/, std::int64_t /*group*/) {
+        return std::max(values_per_factor<Format>(), 32);
+    }
+    CELLAR_INLINE static Products::Pairs load_pairs(const std::int8_t* const* rows, std::ptrdiff_t at, bool /*both*/) {
+        const sums::Ints both = Products::zip_bytes(rows[0] + at, rows[1] + at);
+        return {Products::words(Lookup::look_up(both & lower_four_bits)),
+                Products::words(Lookup::look_up(both >> 4 & lower_four_bits))};
+    }
+    CELLAR_INLINE static void in_order(const Products::Pairs& sums, Floats* to) {
+        Columns ordered[2];
+        Lookup::in_order(sums.first, sums.second, ordered);
+        to[0] = __builtin_convertvector(ordered[0], Floats);
+        to[1] = __builtin_convertvector(ordered[1], Floats);
+    }
+    CELLAR_KERNEL static void add_unrounded(const float* weights, int rows, int cells,
+                                            const CodeTile<std::int8_t>& tile, std::int64_t g, std::int64_t /*width*/,
+                                            float* scratch, float* out, std::ptrdiff_t stride, LinesAhead& ahead) {
+        constexpr int group = values_per_factor<Format>();
+        constexpr int together = std::max(group, 32);
+        std::int8_t unpacked[tile_cells + 1][std::size_t{together}];
+        const std::int8_t* own[tile_cells + 1];
+        for (int c = 0; c <= cells; ++c) {
+            own[c] = unpacked[c];
+            for (int d = 0; d < together; d += 32)
+                CELLAR_LEVELS::unpack<Format::levels>(
+                    reinterpret_cast<const std::uint8_t*>(tile.rows[c]) + place(tile, g, d), unpacked[c] + d);
+        }
+        for (int d = 0; d < together; d += group)
+            add_floats(weights, rows, cells, tile.factors + (g + d / group) * tile_cells, own, d, group, scratch,
+                       out + d, stride, ahead);
     }
 };
 
@@ -83,9 +150,14 @@ struct NumberColumns {
     static constexpr int values = 32;
     static constexpr int steps = 8;
     static constexpr int parts = 2;
-    static constexpr int steps_of_group = 8;
+    static constexpr int groups = 1;
+    static constexpr int cells_together = 2;
     struct Sums {
         Floats of_parts[2];
+    };
+    using Pairs = Bfloat16Products::Pairs;
+    struct PairSums {
+        Floats first, second;
     };
 
     CELLAR_INLINE static Sums start(std::int32_t /*total*/) { return {}; }
@@ -96,7 +168,7 @@ struct NumberColumns {
     }
     CELLAR_INLINE static Floats finish(Sums sum) { return sum.of_parts[0] + sum.of_parts[1]; }
 
-    static std::ptrdiff_t place(const CodeTile<std::int8_t>& /*keys*/, std::int64_t /*group*/, std::int64_t d) {
+    static std::ptrdiff_t place(const CodeTile<std::int8_t>& /*tile*/, std::int64_t /*group*/, std::int64_t d) {
         return d;
     }
     CELLAR_INLINE static void load(const std::int8_t* const* rows, std::ptrdiff_t at, Columns* to) {
@@ -104,6 +176,20 @@ struct NumberColumns {
     }
     CELLAR_INLINE static void unpack(Columns bytes, Columns* to) {
         Bfloat16Products::look_up<Format::numbers>(bytes, to[0], to[1]);
+    }
+
+    /// `both`: false for the last of an odd number of cells, beside which there are zeros.
+    CELLAR_INLINE static Pairs load_pairs(const std::int8_t* const* rows, std::ptrdiff_t at, bool both) {
+        static constexpr std::int8_t zeros[32] = {};
+        return Bfloat16Products::zip<Format::numbers>(rows[0] + at, both ? rows[1] + at : zeros);
+    }
+    CELLAR_INLINE static void add_pairs(const Pairs& numbers, const RoundedWeights* weights, std::ptrdiff_t place,
+                                        PairSums& sums) {
+        sums.first = Bfloat16Products::add(sums.first, numbers.first, weights->pairs + place);
+        sums.second = Bfloat16Products::add(sums.second, numbers.second, weights->pairs + place);
+    }
+    CELLAR_INLINE static void in_order(const PairSums& sums, Floats* to) {
+        Bfloat16Products::in_order(sums.first, sums.second, to);
     }
 };
 
@@ -172,7 +258,7 @@ template <class Codes, std::size_t Step, std::size_t Part, std::size_t... Row>
 CELLAR_INLINE void add_part(Columns codes, const std::int8_t* q, typename Codes::Sums* sums,
                             std::index_sequence<Row...>) {
     constexpr std::size_t rows = sizeof...(Row);
-    constexpr std::size_t first = Step / Codes::steps_of_group * rows;
+    constexpr std::size_t first = Step * Codes::groups / Codes::steps * rows;
     constexpr std::size_t nth = Step * Codes::parts + Part;
     ((sums[first + Row] = Codes::template add<Part>(sums[first + Row], codes, q + (nth * rows + Row) * 4)), ...);
 }
@@ -234,206 +320,191 @@ CELLAR_INLINE void dot_columns(const ByteQueries& q, const CodeTile<std::int8_t>
 template <std::size_t R, class Codes>
 CELLAR_KERNEL void dot_rows_in_columns(const ByteQueries& q, const CodeTile<std::int8_t>& keys, int cells,
                                        const FetchedRows& next, float* scores) {
-    constexpr std::make_index_sequence<std::size_t{Codes::steps / Codes::steps_of_group}> groups;
+    constexpr std::make_index_sequence<std::size_t{Codes::groups}> groups;
     LinesAhead ahead{next, (cells + lanes - 1) / lanes * (padded_dim(keys.dim) / Codes::values)};
     for (int c = 0; c < cells; c += lanes)
         dot_columns<Codes>(q, keys, c, ahead, scores, std::make_index_sequence<R>{}, groups);
 }
+
+/// See `dot_codes` of kernels_for_codes.hpp; `Codes` says what is behind the pointers. With codes of 4 bits, those are
+/// the codes of the first unit. Numbers of 8 bits are multiplied by queries that are rounded to bfloat16.
 template <class Codes>
-CELLAR_INLINE void dot_in_columns(const ByteQueries& q, int rows, const CodeTile<std::int8_t>& keys, int cells,
-                                  float* scores, const FetchedRows& next) {
+CELLAR_KERNEL void dot_in_columns(const ByteQueries& q, int rows, const CodeTile<std::int8_t>& keys, int cells,
+                                  float* /*weights*/, float* scores, const FetchedRows& next) {
     if (rows == 1) return dot_rows_in_columns<1, Codes>(q, keys, cells, next, scores);
     if (rows == 2) return dot_rows_in_columns<2, Codes>(q, keys, cells, next, scores);
     for (int r = 0; r < rows; r += 4)
         dot_rows_in_columns<4, Codes>(q.from_row(r, keys.groups), keys, cells, r == 0 ? next : FetchedRows{},
                                       scores + std::ptrdiff_t{r} * tile_cells);
 }
-
-/// See the one of kernels_for_codes.hpp.
+/// The same for bytes, with factors for any groups.
 CELLAR_KERNEL void dot_bytes(const ByteQueries& q, int rows, const CodeTile<std::int8_t>& keys, int cells,
-                             float* /*weights*/, float* scores, const FetchedRows& next) {
-    if (keys.group % 32 == 0) return dot_in_columns<ByteColumns<32>>(q, rows, keys, cells, scores, next);
-    dot_in_columns<ByteColumns<16>>(q, rows, keys, cells, scores, next);
-}
-/// The same for units of codes of 4 bits, with pointers to the first one's codes.
-template <class Format>
-CELLAR_KERNEL void dot_nibbles(const ByteQueries& q, int rows, const CodeTile<std::int8_t>& keys, int cells,
-                               float* /*weights*/, float* scores, const FetchedRows& next) {
-    dot_in_columns<NibbleColumns<Format>>(q, rows, keys, cells, scores, next);
+                             float* weights, float* scores, const FetchedRows& next) {
+    if (keys.group % 32 == 0) return dot_in_columns<ByteColumns<32>>(q, rows, keys, cells, weights, scores, next);
+    dot_in_columns<ByteColumns<16>>(q, rows, keys, cells, weights, scores, next);
 }
 
-/// The same for numbers of 8 bits. Queries are rounded to bfloat16.
-template <class Format>
-CELLAR_KERNEL void dot_numbers(const ByteQueries& q, int rows, const CodeTile<std::int8_t>& keys, int cells,
-                               float* /*weights*/, float* scores, const FetchedRows& next) {
-    dot_in_columns<NumberColumns<Format>>(q, rows, keys, cells, scores, next);
-}
+// The weights of a tile, and its factors, relative to the largest one of each row of tile_cells. They are prepared for
+// all groups at once, which do not wait for each other.
+struct RelativeWeights {
+    static constexpr float largest_integer = 32767;
+    float* weights; // [rows], in steps
+    float* factors; // [groups]
+    float* largest; // of each of these rows
+    bool weights_fit;
 
-// Weighted sums of the values in 16 bytes, for one query: of those in the lower bits of the bytes, and of those in the
-// upper ones.
-struct NibbleSums {
-    Columns lower, upper;
-
-    CELLAR_INLINE void add(Columns lower_codes, Columns upper_codes, Columns weights) {
-        lower = Products::add_words(lower, lower_codes, weights);
-        upper = Products::add_words(upper, upper_codes, weights);
+    // `scratch`: see scratch_rows. Behind the cells, weights and factors are 0.
+    CELLAR_INLINE static RelativeWeights of(const float* weights, int rows, int cells, const float* factors,
+                                            std::int64_t groups, float* scratch) {
+        float* const own = scratch + std::ptrdiff_t{max_rows_of_values} * tile_cells;
+        float* const of_groups = own + std::ptrdiff_t{max_rows_of_values} * tile_cells;
+        float* const largest = of_groups + groups * tile_cells;
+        divide(weights, rows, cells, largest_integer, own, largest);
+        divide(factors, groups, cells, 1, of_groups, largest + max_rows_of_values);
+        bool all_fit = true;
+        for (int r = 0; r < rows; ++r) all_fit = all_fit && fits(largest[r]);
+        return {own, of_groups, largest, all_fit};
     }
-    template <class Lookup>
-    CELLAR_INLINE void finish(float step, float step_of_upper, float* out) const {
-        Columns values[2];
-        Lookup::in_order(lower, upper, values);
-        store(out, load(out) + __builtin_convertvector(values[0], Floats) * broadcast(step));
-        store(out + lanes, load(out + lanes) + __builtin_convertvector(values[1], Floats) * broadcast(step_of_upper));
+    // False if a factor or a weight is not finite, or if all are so small that integers are no measure for them.
+    CELLAR_INLINE bool fit(std::int64_t group) const {
+        return weights_fit && fits(largest[max_rows_of_values + group]);
+    }
+    // To integers: the products of the weights of some rows and of the factors of a group.
+    CELLAR_INLINE void round(int first, int rows, std::int64_t group, int cells, RoundedWeights& to) const {
+        using Shorts = std::int16_t __attribute__((vector_size(32)));
+        const float* const own = factors + group * tile_cells;
+        for (int r = 0; r < rows; ++r) {
+            to.steps[r] = largest[first + r] * (1 / largest_integer) * largest[max_rows_of_values + group];
+            for (int c = 0; c < cells; c += lanes) {
+                const Floats weight = load(weights + std::ptrdiff_t{first + r} * tile_cells + c);
+                const Floats shifted = weight * load(own + c) + broadcast(12582912.0F);
+                const Shorts rounded = __builtin_convertvector(reinterpret_cast<vectors::Ints>(shifted), Shorts);
+                std::memcpy(to.pairs + r * RoundedWeights::row + c / 2, &rounded, sizeof(rounded));
+            }
+        }
+    }
+
+private:
+    CELLAR_INLINE static bool fits(float largest) { return largest == 0 || (largest > 1e-30F && largest < 1e30F); }
+    CELLAR_INLINE static void divide(const float* from, std::int64_t rows, int cells, float most, float* to,
+                                     float* largest) {
+        for (std::int64_t r = 0; r < rows; ++r) {
+            const float* const row = from + r * tile_cells;
+            largest[r] = largest_magnitude(row, cells);
+            const Floats inverse = broadcast(largest[r] == 0 ? 0.0F : most / largest[r]);
+            for (int c = 0; c < cells; c += lanes) store(to + r * tile_cells + c, load(row + c) * inverse);
+        }
     }
 };
 
-// Of cells c and c + 1 and one query. `Groups`: 1 or 2, of the lists of weights.
-template <int Groups>
-CELLAR_INLINE Columns weights_of(const RoundedWeights* weights, std::size_t row, int c) {
-    const std::ptrdiff_t place = static_cast<std::ptrdiff_t>(row) * RoundedWeights::row + c / 2;
-    if constexpr (Groups == 1) return Columns{} + weights[0].pairs[place];
-    return Products::broadcast(weights[0].pairs + place, weights[1].pairs + place);
-}
+// Weights as bfloat16. There are no factors.
+struct Bfloat16Weights {
+    const float* weights;
 
-// 32 values of each cell. `weights`: of one group, or of two, of which the first eight bytes have the first one.
-template <class Lookup, int Groups, std::size_t... Row>
-CELLAR_INLINE void add_nibbles(const RoundedWeights* weights, int cells, const std::int8_t* const* rows,
-                               std::ptrdiff_t at, float* out, std::ptrdiff_t stride, LinesAhead& ahead,
-                               std::index_sequence<Row...>) {
-    NibbleSums all[sizeof...(Row)] = {};
-    for (int c = 0; c < cells; c += 2) {
-        ahead.step();
-        const sums::Ints both = Products::zip_bytes(rows[c] + at, rows[c + 1] + at);
-        const Columns low = Products::words(Lookup::look_up(both & lower_four_bits));
-        const Columns high = Products::words(Lookup::look_up(both >> 4 & lower_four_bits));
-        (all[Row].add(low, high, weights_of<Groups>(weights, Row, c)), ...);
+    CELLAR_INLINE void round(int first, int rows, std::int64_t /*group*/, int cells, RoundedWeights& to) const {
+        for (int r = 0; r < rows; ++r) {
+            to.steps[r] = 1;
+            for (int c = 0; c < cells; c += lanes)
+                Bfloat16Products::store(to.pairs + r * RoundedWeights::row + c / 2,
+                                        load(weights + std::ptrdiff_t{first + r} * tile_cells + c));
+        }
     }
-    (all[Row].template finish<Lookup>(weights[0].steps[Row], weights[Groups - 1].steps[Row],
-                                      out + std::ptrdiff_t{Row} * stride),
-     ...);
+};
+
+template <class Codes>
+CELLAR_INLINE void add_in_steps(const typename Codes::PairSums& sums, const RoundedWeights* weights, std::size_t row,
+                                float* out) {
+    Floats values[2];
+    Codes::in_order(sums, values);
+    store(out, load(out) + values[0] * broadcast(weights[0].steps[row]));
+    if constexpr (Codes::values == 32)
+        store(out + lanes, load(out + lanes) + values[1] * broadcast(weights[Codes::groups - 1].steps[row]));
 }
-template <class Format, std::size_t R>
-CELLAR_KERNEL void add_nibbles_of(const RoundedWeights* weights, int cells, const std::int8_t* const* rows,
-                                  std::int64_t first, std::int64_t width, float* out, std::ptrdiff_t stride,
-                                  LinesAhead& ahead) {
-    using Codes = NibbleColumns<Format>;
-    for (std::int64_t d = 0; d < width; d += 32)
-        add_nibbles<typename Codes::Lookup, Codes::steps / Codes::steps_of_group>(
-            weights, cells, rows, Codes::place(first + d), out + d, stride, ahead, std::make_index_sequence<R>{});
+// Of cells c and c + 1.
+template <class Codes, std::size_t... Row>
+CELLAR_INLINE void add_two(const RoundedWeights* weights, int c, int cells, const std::int8_t* const* rows,
+                           std::ptrdiff_t at, typename Codes::PairSums* sums, std::index_sequence<Row...>) {
+    const auto pairs = Codes::load_pairs(rows + c, at, c + 1 < cells);
+    (Codes::add_pairs(pairs, weights, std::ptrdiff_t{Row} * RoundedWeights::row + c / 2, sums[Row]), ...);
+}
+// `Codes::values` values of each cell. Behind the cells, weights are 0 up to a multiple of 16.
+template <class Codes, std::size_t... Row>
+CELLAR_INLINE void add_pairs(const RoundedWeights* weights, int cells, const std::int8_t* const* rows,
+                             std::ptrdiff_t at, float* out, std::ptrdiff_t stride, LinesAhead& ahead,
+                             std::index_sequence<Row...> all) {
+    typename Codes::PairSums sums[sizeof...(Row)] = {};
+    for (int c = 0; c < cells; c += Codes::cells_together) {
+        ahead.step();
+        add_two<Codes>(weights, c, cells, rows, at, sums, all);
+        if constexpr (Codes::cells_together == 4) add_two<Codes>(weights, c + 2, cells, rows, at, sums, all);
+    }
+    (add_in_steps<Codes>(sums[Row], weights, Row, out + std::ptrdiff_t{Row} * stride), ...);
+}
+template <std::size_t R, class Codes>
+CELLAR_KERNEL void add_group(const RoundedWeights* weights, int cells, const CodeTile<std::int8_t>& values,
+                             std::int64_t g, std::int64_t width, float* out, std::ptrdiff_t stride, LinesAhead& ahead) {
+    constexpr std::make_index_sequence<R> rows;
+    std::int64_t d = 0;
+    for (; d + Codes::values <= width; d += Codes::values)
+        add_pairs<Codes>(weights, cells, values.rows, Codes::place(values, g, d), out + d, stride, ahead, rows);
+    if constexpr (std::is_same_v<Codes, ByteColumns<32>>)
+        if (d < width)
+            add_pairs<ByteColumns<16>>(weights, cells, values.rows, Codes::place(values, g, d), out + d, stride, ahead,
+                                       rows);
 }
 
-// Values [first, first + width) of group g, or of two groups from g on, by integers.
-template <class Format>
-CELLAR_INLINE void add_rounded_nibbles(const RelativeWeights& weights, int rows, int cells, std::int64_t g,
-                                       const std::int8_t* const* codes, std::int64_t first, std::int64_t width,
-                                       float* out, std::ptrdiff_t stride, LinesAhead& ahead) {
-    constexpr int groups = NibbleColumns<Format>::steps / NibbleColumns<Format>::steps_of_group;
-    RoundedWeights rounded[std::size_t{groups}];
+// `width` values of group g, or of as many groups from g on as `Codes` takes together.
+template <class Codes, class Weights>
+CELLAR_INLINE void add_rounded(const Weights& weights, int rows, int cells, const CodeTile<std::int8_t>& values,
+                               std::int64_t g, std::int64_t width, float* out, std::ptrdiff_t stride,
+                               LinesAhead& ahead) {
+    RoundedWeights rounded[std::size_t{Codes::groups}];
     for (int r = 0; r < rows; r += 4) {
         const int some = std::min(rows - r, 4);
-        for (int i = 0; i < groups; ++i) weights.round(r, some, g + i, cells, rounded[i]);
+        for (int i = 0; i < Codes::groups; ++i) weights.round(r, some, g + i, cells, rounded[i]);
         float* const to = out + r * stride;
-        if (some == 1) add_nibbles_of<Format, 1>(rounded, cells, codes, first, width, to, stride, ahead);
-        if (some == 2) add_nibbles_of<Format, 2>(rounded, cells, codes, first, width, to, stride, ahead);
-        if (some == 4) add_nibbles_of<Format, 4>(rounded, cells, codes, first, width, to, stride, ahead);
+        if (some == 1) add_group<1, Codes>(rounded, cells, values, g, width, to, stride, ahead);
+        if (some == 2) add_group<2, Codes>(rounded, cells, values, g, width, to, stride, ahead);
+        if (some == 4) add_group<4, Codes>(rounded, cells, values, g, width, to, stride, ahead);
     }
 }
-
-// The same by floats.
-template <class Format>
-CELLAR_KERNEL void add_unpacked_nibbles(const float* weights, int rows, int cells, const float* factors,
-                                        const std::int8_t* const* codes, std::int64_t first, float* scaled, float* out,
-                                        std::ptrdiff_t stride, LinesAhead& ahead) {
-    constexpr int group = values_per_factor<Format>();
-    constexpr int width = std::max(group, 32);
-    std::int8_t unpacked[tile_cells + 1][std::size_t{width}];
-    const std::int8_t* own[tile_cells + 1];
-    for (int c = 0; c <= cells; ++c) {
-        own[c] = unpacked[c];
-        for (int d = 0; d < width; d += 32)
-            CELLAR_LEVELS::unpack<Format::levels>(reinterpret_cast<const std::uint8_t*>(codes[c])
-                                                      + NibbleColumns<Format>::place(first + d),
-                                                  unpacked[c] + d);
-    }
-    for (int d = 0; d < width; d += group)
-        add_floats(weights, rows, cells, factors + std::ptrdiff_t{d / group} * tile_cells, own, d, group, scaled,
-                   out + d, stride, ahead);
+template <class Codes>
+CELLAR_INLINE LinesAhead lines_ahead(const FetchedRows& next, int rows, int cells, std::int64_t dim) {
+    constexpr std::int64_t together = std::int64_t{Codes::values} * Codes::cells_together;
+    return {next, (rows + 3) / 4 * std::max<std::int64_t>(1, dim * cells / together)};
 }
 
-/// See `add_codes`, for units of codes of 4 bits, with pointers to the first one's codes.
-template <class Format>
-CELLAR_KERNEL void add_nibbles(const float* weights, int rows, int cells, const CodeTile<std::int8_t>& values,
-                               float* scratch, float* out, std::ptrdiff_t stride, const FetchedRows& next) {
-    constexpr int group = values_per_factor<Format>();
-    constexpr int width = std::max(group, 32);
-    LinesAhead ahead{next, std::int64_t{(rows + 3) / 4} * (values.dim / 32) * ((cells + 1) / 2)};
+/// See `add_codes` of kernels_for_codes.hpp, and `dot_in_columns`. Of bytes, with ByteColumns<32>, groups may have any
+/// size.
+///
+/// The products of weights and factors are rounded to integers. The error of a sum of values is at most 2^-10 of the
+/// largest magnitude that its codes have with the largest factor of the tile.
+template <class Codes>
+CELLAR_KERNEL void add_in_pairs(const float* weights, int rows, int cells, const CodeTile<std::int8_t>& values,
+                                float* scratch, float* out, std::ptrdiff_t stride, const FetchedRows& next) {
+    const std::int64_t dim = padded_dim(values.dim);
+    LinesAhead ahead = lines_ahead<Codes>(next, rows, cells, dim);
     const RelativeWeights relative = RelativeWeights::of(weights, rows, cells, values.factors, values.groups, scratch);
-    for (std::int64_t d = 0; d < values.dim; d += width) {
-        const std::int64_t g = d / group;
-        const float* const factors = values.factors + g * tile_cells;
-        if (relative.fit(g) && relative.fit(g + width / group - 1))
-            add_rounded_nibbles<Format>(relative, rows, cells, g, values.rows, d, width, out + d, stride, ahead);
+    for (std::int64_t g = 0; g < values.groups; g += Codes::groups) {
+        const std::int64_t first = g * values.group;
+        const std::int64_t width = Codes::width(values, g);
+        float* const to = out + first;
+        if (relative.fit(g) && relative.fit(g + Codes::groups - 1))
+            add_rounded<Codes>(relative, rows, cells, values, g, width, to, stride, ahead);
         else
-            add_unpacked_nibbles<Format>(weights, rows, cells, factors, values.rows, d, scratch, out + d, stride,
-                                         ahead);
-        for (int own = 0; has_offsets<Format> && own < width; own += group)
-            add_offsets(weights, rows, cells, values.offsets + (d + own) / group * tile_cells, group, out + d + own,
-                        stride);
+            Codes::add_unrounded(weights, rows, cells, values, g, width, scratch, to, stride, ahead);
+        for (std::int64_t i = 0; values.offsets != nullptr && i < Codes::groups; ++i)
+            add_offsets(weights, rows, cells, values.offsets + (g + i) * tile_cells, width / Codes::groups,
+                        to + i * values.group, stride);
     }
 }
-
-CELLAR_INLINE void add_pair_of_numbers(Bfloat16Products::Pairs numbers, const std::int32_t* weights, Floats* sums) {
-    sums[0] = Bfloat16Products::add(sums[0], numbers.first, weights);
-    sums[1] = Bfloat16Products::add(sums[1], numbers.second, weights);
-}
-CELLAR_INLINE void add_in_order(const Floats* sums, float* out) {
-    Floats values[2];
-    Bfloat16Products::in_order(sums[0], sums[1], values);
-    store(out, load(out) + values[0]);
-    store(out + lanes, load(out + lanes) + values[1]);
-}
-
-// 32 numbers of each cell. `pairs`: weights of two neighbouring cells as bfloat16.
-template <class Format, std::size_t... Row>
-CELLAR_INLINE void add_some_numbers(const std::int32_t* pairs, int cells, const std::int8_t* const* rows,
-                                    std::int64_t d, float* out, std::ptrdiff_t stride, LinesAhead& ahead,
-                                    std::index_sequence<Row...>) {
-    constexpr std::ptrdiff_t row = tile_cells / 2;
-    static constexpr std::int8_t zeros[32] = {}; // beside the last of an odd number of cells
-    Floats all[2 * sizeof...(Row)] = {};
-    for (int c = 0; c < cells; c += 2) {
-        ahead.step();
-        const std::int8_t* const next = c + 1 < cells ? rows[c + 1] + d : zeros;
-        const Bfloat16Products::Pairs numbers = Bfloat16Products::zip<Format::numbers>(rows[c] + d, next);
-        (add_pair_of_numbers(numbers, pairs + std::ptrdiff_t{Row} * row + c / 2, all + 2 * Row), ...);
-    }
-    (add_in_order(all + 2 * Row, out + std::ptrdiff_t{Row} * stride), ...);
-}
-template <class Format, std::size_t R>
-CELLAR_KERNEL void add_numbers_of(const std::int32_t* pairs, int cells, const std::int8_t* const* rows,
-                                  std::int64_t dim, float* out, std::ptrdiff_t stride, LinesAhead& ahead) {
-    for (std::int64_t d = 0; d < dim; d += 32)
-        add_some_numbers<Format>(pairs, cells, rows, d, out + d, stride, ahead, std::make_index_sequence<R>{});
-}
-
-/// See `add_codes`, for numbers of 8 bits. Weights are rounded to bfloat16.
+/// The same for numbers of 8 bits. Weights are rounded to bfloat16.
 template <class Format>
 CELLAR_KERNEL void add_numbers(const float* weights, int rows, int cells, const CodeTile<std::int8_t>& values,
                                float* /*scratch*/, float* out, std::ptrdiff_t stride, const FetchedRows& next) {
-    constexpr std::ptrdiff_t row = tile_cells / 2;
-    LinesAhead ahead{next, std::int64_t{(rows + 3) / 4} * (values.dim / 32) * ((cells + 1) / 2)};
-    std::int32_t pairs[max_rows_of_values * row];
-    for (int r = 0; r < rows; ++r)
-        for (int c = 0; c < cells; c += lanes)
-            Bfloat16Products::store(pairs + r * row + c / 2,
-                                    load(weights + std::ptrdiff_t{r} * tile_cells + c) * load(values.factors + c));
-    for (int r = 0; r < rows; r += 4) {
-        const std::int32_t* const own = pairs + r * row;
-        float* const to = out + r * stride;
-        if (rows - r == 1) add_numbers_of<Format, 1>(own, cells, values.rows, values.dim, to, stride, ahead);
-        if (rows - r == 2) add_numbers_of<Format, 2>(own, cells, values.rows, values.dim, to, stride, ahead);
-        if (rows - r >= 4) add_numbers_of<Format, 4>(own, cells, values.rows, values.dim, to, stride, ahead);
-    }
+    using Codes = NumberColumns<Format>;
+    LinesAhead ahead = lines_ahead<Codes>(next, rows, cells, values.dim);
+    add_rounded<Codes>(Bfloat16Weights{weights}, rows, cells, values, 0, values.dim, out, stride, ahead);
 }
 
 } // namespace cellar::detail::CELLAR_KERNELS
