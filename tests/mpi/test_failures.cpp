@@ -534,7 +534,7 @@ TEST_CASE("announcements that no memory can hold are refused") {
     by_hand(announced([](auto& s) { s.numbers[3].second = 3; }), MpiReason::unsuitable, "not in order");
 }
 
-TEST_CASE("a state that is announced as integers is refused, because it is missing then") {
+TEST_CASE("a state that is announced as integers is refused") {
     const auto make = [] { return toy::Recurrent{{1, {{1}}}, {.sequences = 1, .batch = 8, .snapshots = 1}}; };
     between(
         [&](const Communicator& comm, int rank) {
@@ -552,7 +552,8 @@ TEST_CASE("a state that is announced as integers is refused, because it is missi
             const auto received = mpi::receive(comm, rank, memory, Sequence{0}).wait();
             REQUIRE_FALSE(received);
             CHECK(received.error() == MpiReason::unsuitable);
-            CHECK(received.error().message == "receive: it has no layers.0.states.0");
+            CHECK(received.error().message
+                  == "receive: its layers.0.states.0 has elements of type I32, expected F32, F16 or BF16");
             CHECK(memory.next(Sequence{0}) == Position{0});
             CHECK(memory.statistics().used == 0);
         });

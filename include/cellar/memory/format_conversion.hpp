@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/base/in_quotes.hpp>
 #include <cellar/element/format_codec.hpp>
 #include <cellar/element/stored_format.hpp>
 #include <cellar/memory/converted_rows.hpp>
@@ -14,31 +13,9 @@
 #include <utility>
 #include <vector>
 
-// What is saved, or sent, in other formats than a memory has, and what may be taken in others.
+// What is saved, or sent, in other formats than a memory has.
 
 namespace cellar::detail {
-
-/// What is saved has another format than is expected. The name of a type may be any text, so one that safetensors does
-/// not have is in quotes.
-inline Problem other_type(const std::string& name, const std::string& found, const std::string& expected) {
-    const bool is_plain = found.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos;
-    return {"its " + name + " has elements of type " + (is_plain || found == "none" ? found : in_quotes(found))
-            + ", expected " + expected};
-}
-/// What is taken where a memory stores `own`.
-inline std::string types_for(const StoredFormat& own) {
-    return is_element(own) ? "F32, F16 or BF16" : own.name;
-}
-
-/// What an array of keys or values in the format `found` is converted from to `own`: see `StoredSource::conversion`.
-/// `known`: the formats that may be converted.
-inline Checked<const FormatCodec*> find_conversion(FormatList known, const std::string& name, const StoredFormat& found,
-                                                   const StoredFormat& own) {
-    if (found == own || (is_element(found) && is_element(own))) return nullptr;
-    for (const FormatCodec& codec : known)
-        if (codec.units() == found) return &codec;
-    return other_type(name, found.name, types_for(own));
-}
 
 /// Adds what `units`, and `scales` if they have any, are in the format `to`.
 inline void add_converted(StoredArray units, StoredArray scales, const FormatCodec& to,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/function_ref.hpp>
+#include <cellar/base/in_quotes.hpp>
 #include <cellar/base/result.hpp>
 #include <cellar/element/format_codec.hpp>
 #include <cellar/element/stored_format.hpp>
@@ -126,6 +127,18 @@ inline std::string text_of(const std::vector<std::uint64_t>& shape) {
     return text + "]";
 }
 
+/// What is saved has another format than is expected. The name of a type may be any text, so one that safetensors does
+/// not have is in quotes.
+inline Problem other_type(const std::string& name, const std::string& found, const std::string& expected) {
+    const bool is_plain = found.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos;
+    return {"its " + name + " has elements of type " + (is_plain || found == "none" ? found : in_quotes(found))
+            + ", expected " + expected};
+}
+/// What is taken where a memory stores `own`.
+inline std::string types_for(const StoredFormat& own) {
+    return is_element(own) ? "F32, F16 or BF16" : own.name;
+}
+
 /// What a memory saves of a snapshot: numbers and arrays. Only reading rows reads data, so it is a cheap description
 /// before. The snapshot stays where it is meanwhile: neither `offload` nor `reload`. What else happens to the memory
 /// makes no difference.
@@ -137,7 +150,8 @@ struct StoredSnapshot {
 /// What was saved of a snapshot. It may be anything: a memory must check it.
 class StoredSource {
 public:
-    StoredSource() = default;
+    /// `convert_from`: formats of keys and values that may be converted.
+    explicit StoredSource(FormatList convert_from) : convert_from_{convert_from} {}
     StoredSource(const StoredSource&) = delete;
     StoredSource& operator=(const StoredSource&) = delete;
     virtual ~StoredSource() = default;
@@ -145,13 +159,25 @@ public:
     virtual std::optional<std::int64_t> number(const std::string& name) const = 0;
     /// Nothing if there is no such array.
     virtual std::optional<std::vector<std::uint64_t>> shape(const std::string& name) const = 0;
-    /// The format that an array of keys or values is converted from to `own`; null if the source itself sees to its
-    /// format. A problem if it has another one that the source must not convert.
-    virtual Checked<const FormatCodec*> conversion(const std::string& /*name*/, const StoredFormat& /*own*/) const {
-        return nullptr;
-    }
+    /// Nothing if there is no such array.
+    virtual std::optional<StoredFormat> format(const std::string& name) const = 0;
     /// False if there is no array of that name with as many int32 elements, or it cannot be read.
     virtual bool read(const std::string& name, std::span<std::int32_t> to) = 0;
+
+    /// The format whose heads become those of an array of the memory; null if the array is taken unit by unit. A
+    /// problem if the source has it in another format, which must not be converted.
+    Checked<const FormatCodec*> conversion(const StoredArray& array) const {
+        if (array.codec == nullptr) return nullptr;
+        const StoredFormat& own = array.format;
+        const auto found = format(array.name);
+        if (!found || found == own || (is_element(*found) && is_element(own))) return nullptr;
+        for (const FormatCodec& codec : convert_from_)
+            if (codec.units() == *found) return &codec;
+        return other_type(array.name, found->name, types_for(own));
+    }
+
+private:
+    FormatList convert_from_;
 };
 
 inline Checked<void> check_array(const StoredSource& source, const std::string& name,
@@ -182,16 +208,12 @@ inline Checked<void> check_converted(const StoredSource& source, const StoredArr
 inline Checked<void> check_arrays(const StoredSource& source, std::span<const StoredArray> expected) {
     for (std::size_t i = 0; i < expected.size(); ++i) {
         const StoredArray& array = expected[i];
-        const FormatCodec* from = nullptr;
-        if (array.codec != nullptr) {
-            const auto found = source.conversion(array.name, array.format);
-            if (!found) return found.error();
-            from = *found;
-        }
+        const auto from = source.conversion(array);
+        if (!from) return from.error();
         auto suits =
-            from == nullptr ? check_array(source, array.name, array.shape) : check_converted(source, array, *from);
+            *from == nullptr ? check_array(source, array.name, array.shape) : check_converted(source, array, **from);
         if (!suits) return suits;
-        if (from != nullptr && array.codec->scales != nullptr) ++i; // its own scales are made
+        if (*from != nullptr && array.codec->scales != nullptr) ++i; // its own scales are made
     }
     return {};
 }

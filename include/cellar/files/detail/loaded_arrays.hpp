@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/element/convert_stored.hpp>
-#include <cellar/element/format_codec.hpp>
 #include <cellar/element/stored_format.hpp>
 #include <cellar/files/detail/header_parser.hpp>
 #include <cellar/files/detail/saved_snapshot.hpp>
@@ -11,16 +9,13 @@
 #include <cellar/files/file_result.hpp>
 #include <cellar/files/little_endian.hpp>
 #include <cellar/files/tensor.hpp>
-#include <cellar/memory/arriving_heads.hpp>
-#include <cellar/memory/format_conversion.hpp>
+#include <cellar/memory/arriving_arrays.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 
 #include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <map>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,16 +31,12 @@ inline bool is_of_bytes(const FileReader& reader, const StoredTensor& tensor) {
            && reader.metadata(format_name_key + tensor.name) != nullptr;
 }
 
-inline StoredFormat units_of(const FileReader& reader, const StoredTensor& tensor) {
-    if (is_of_bytes(reader, tensor)) return {*reader.metadata(format_name_key + tensor.name), tensor.shape.back()};
-    return {std::string{to_string(tensor.dtype)}, bytes_of(tensor.dtype)};
-}
-
 /// A file, for the memory that checks whether it takes the snapshot.
 class SavedSource final : public StoredSource {
 public:
     /// Both outlive it.
-    SavedSource(FileReader& reader, const LoadOptions& options) : reader_{reader}, options_{options} {}
+    SavedSource(FileReader& reader, const LoadOptions& options)
+        : StoredSource{options.convert_from}, reader_{reader}, options_{options} {}
 
     /// Why the model or the notes are not those that the caller expects.
     Checked<void> check() const {
@@ -84,10 +75,12 @@ public:
         return shape;
     }
 
-    Checked<const FormatCodec*> conversion(const std::string& name, const StoredFormat& own) const override {
+    std::optional<StoredFormat> format(const std::string& name) const override {
         const StoredTensor* const tensor = reader_.find(name);
-        if (tensor == nullptr) return nullptr;
-        return find_conversion(options_.convert_from, name, units_of(reader_, *tensor), own);
+        if (tensor == nullptr) return std::nullopt;
+        if (is_of_bytes(reader_, *tensor))
+            return StoredFormat{*reader_.metadata(format_name_key + name), tensor->shape.back()};
+        return StoredFormat{std::string{to_string(tensor->dtype)}, bytes_of(tensor->dtype)};
     }
 
     bool read(const std::string& name, std::span<std::int32_t> to) override {
@@ -105,27 +98,21 @@ private:
     std::optional<FileError> failure_;
 };
 
-/// Where the units of a tensor go.
-struct LoadTarget {
-    StoredFormat from;
-    StoredFormat to;
-    std::byte* data;
-    std::size_t element_bytes; ///< in the file
+/// The place of the units from byte `offset` of a tensor on, if they are copied or converted one by one.
+inline std::byte* place_of(const ArrivingArray& arriving, std::uint64_t offset) {
+    return arriving.to->on_host().data() + offset / arriving.from.unit_bytes * arriving.to->format.unit_bytes;
+}
 
-    /// Whether bytes are copied, because nothing is converted.
-    bool is_copied() const { return from == to; }
-
-    /// The place of the bytes from `offset` on in the tensor.
-    std::byte* place(std::uint64_t offset) const { return data + offset / from.unit_bytes * to.unit_bytes; }
-
-    /// Fills that place. If bytes are copied, they already are there.
-    void take(std::span<const std::byte> bytes, std::uint64_t offset) const {
-        if (is_copied()) return swap_to_little_endian({place(offset), bytes.size()}, element_bytes);
-        std::vector<std::byte> swapped;
-        bytes = in_native_order(bytes, element_bytes, swapped);
-        conversion_of(from, to)(bytes.data(), place(offset), bytes.size() / from.unit_bytes);
-    }
-};
+/// Fills that place, or converts heads. If bytes are copied, they already are there.
+inline void take_piece(const ArrivingArray& arriving, const FilePiece& piece) {
+    const std::size_t element_bytes = bytes_of(piece.tensor->dtype);
+    if (arriving.is_copied())
+        return swap_to_little_endian({place_of(arriving, piece.offset), piece.bytes.size()}, element_bytes);
+    std::vector<std::byte> swapped;
+    const auto bytes = in_native_order(piece.bytes, element_bytes, swapped);
+    if (arriving.heads != nullptr) return arriving.heads->take(bytes, arriving.are_scales);
+    arriving.convert(bytes.data(), place_of(arriving, piece.offset), bytes.size() / arriving.from.unit_bytes);
+}
 
 /// Reaches what a reader does not offer in public.
 struct ReaderAccess {
@@ -135,84 +122,26 @@ struct ReaderAccess {
     }
 };
 
-/// Where the data of a file goes.
-class LoadTargets {
-public:
-    LoadTargets(const FileReader& reader, const SavedSource& source) : reader_{reader}, source_{source} {}
-
-    /// Adds the first of these arrays, which outlive it; if that is converted, with its scales. Returns how many.
-    Checked<std::size_t> add(std::span<const StoredArray> arrays) {
-        const StoredArray& array = arrays.front();
-        const StoredTensor* const tensor = reader_.find(array.name);
-        if (array.codec != nullptr) {
-            const auto codec = source_.conversion(array.name, array.format);
-            if (!codec) return codec.error();
-            if (*codec != nullptr) return add_heads(**codec, *tensor, arrays);
-        }
-        const StoredFormat from = tensor == nullptr ? StoredFormat{"none"} : units_of(reader_, *tensor);
-        if (from != array.format && conversion_of(from, array.format) == nullptr)
-            return other_type(array.name, from.name, types_for(array.format));
-        rows_.emplace(tensor, LoadTarget{from, array.format, array.on_host().data(), bytes_of(tensor->dtype)});
-        return std::size_t{1};
-    }
-
-    /// Where the bytes of a tensor from `offset` on are copied to; null if they are not.
-    std::byte* place(const StoredTensor& tensor, std::uint64_t offset) const {
-        const auto target = rows_.find(&tensor);
-        return target == rows_.end() || !target->second.is_copied() ? nullptr : target->second.place(offset);
-    }
-    void take(const FilePiece& piece) {
-        if (const auto target = rows_.find(piece.tensor); target != rows_.end())
-            target->second.take(piece.bytes, piece.offset);
-        if (const auto target = heads_.find(piece.tensor); target != heads_.end()) {
-            std::vector<std::byte> swapped;
-            const auto bytes = in_native_order(piece.bytes, bytes_of(piece.tensor->dtype), swapped);
-            target->second.heads->take(bytes, target->second.are_scales);
-        }
-    }
-
-private:
-    struct PlaneOfHeads {
-        std::shared_ptr<ArrivingHeads> heads;
-        bool are_scales;
-    };
-
-    Checked<std::size_t> add_heads(const FormatCodec& from, const StoredTensor& units,
-                                   std::span<const StoredArray> arrays) {
-        const StoredTensor* const scales =
-            from.scales == nullptr ? nullptr : reader_.find(scales_name(arrays.front().name));
-        if (scales != nullptr && units_of(reader_, *scales) != from.scales())
-            return other_type(scales->name, units_of(reader_, *scales).name, from.scales().name);
-        const std::size_t count = arrays.front().codec->scales == nullptr ? 1 : 2;
-        const auto heads = std::make_shared<ArrivingHeads>(from, arrays.front(), count == 1 ? nullptr : &arrays[1]);
-        heads_.emplace(&units, PlaneOfHeads{heads, false});
-        if (scales != nullptr) heads_.emplace(scales, PlaneOfHeads{heads, true});
-        return count;
-    }
-
-    const FileReader& reader_;
-    const SavedSource& source_;
-    std::map<const StoredTensor*, LoadTarget> rows_;
-    std::map<const StoredTensor*, PlaneOfHeads> heads_;
-};
-
 /// Reads all data once: fills the arrays, which were allocated just now, and checks the checksum. After an error they
 /// may be filled in part.
 inline FileResult<void> read_arrays(const std::filesystem::path& path, FileReader& reader, const SavedSource& source,
                                     std::span<const StoredArray> arrays) {
-    LoadTargets targets{reader, source};
-    for (std::size_t i = 0; i < arrays.size();) {
-        const auto added = targets.add(arrays.subspan(i));
-        if (!added) return unsuitable(path, added.error().text);
-        i += *added;
-    }
-    const auto place = [&](const StoredTensor& tensor, std::uint64_t offset) { return targets.place(tensor, offset); };
+    const auto all = arriving_arrays(source, arrays);
+    if (!all) return unsuitable(path, all.error().text);
+    const auto find = [&](const StoredTensor& tensor) {
+        const auto found = all->find(tensor.name);
+        return found == all->end() ? nullptr : &found->second;
+    };
+    const auto place = [&](const StoredTensor& tensor, std::uint64_t offset) {
+        const ArrivingArray* const arriving = find(tensor);
+        return arriving != nullptr && arriving->is_copied() ? place_of(*arriving, offset) : nullptr;
+    };
     reader.rewind();
     for (;;) {
         auto piece = ReaderAccess::next_into_new(reader, place);
         if (!piece) return std::move(piece).error();
         if (piece->tensor == nullptr) return {};
-        targets.take(*piece);
+        if (const ArrivingArray* const arriving = find(*piece->tensor)) take_piece(*arriving, *piece);
     }
 }
 

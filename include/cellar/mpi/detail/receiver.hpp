@@ -3,11 +3,9 @@
 
 #include <cellar/base/result.hpp>
 #include <cellar/crc/crc32.hpp>
-#include <cellar/element/convert_stored.hpp>
 #include <cellar/element/format_codec.hpp>
 #include <cellar/element/stored_format.hpp>
-#include <cellar/memory/arriving_heads.hpp>
-#include <cellar/memory/format_conversion.hpp>
+#include <cellar/memory/arriving_arrays.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/mpi/communicator.hpp>
 #include <cellar/mpi/detail/message.hpp>
@@ -21,7 +19,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -62,18 +59,12 @@ public:
     ReceiveTarget& target() { return *target_; }
 
 private:
-    /// What is left to come of an array, and where it goes.
-    struct Incoming {
-        const StoredArray* to = nullptr; ///< null if it goes nowhere, or its heads are converted
-        ConvertElements convert = nullptr;
-        std::shared_ptr<ArrivingHeads> heads = nullptr;
-        bool are_scales = false; ///< of the heads
-        std::uint64_t next = 0;
+    /// What is left to come of an array, and where it goes. Integers have come already.
+    struct Incoming : ArrivingArray {
+        std::uint64_t next = 0; ///< row
 
         bool takes_rows() const { return to != nullptr || heads != nullptr; }
     };
-    /// By the names of arrays that arrive.
-    using Targets = std::map<std::string, Incoming>;
 
     void time_out() override {
         fail(error_of_rank(mpi::MpiReason::timed_out, "receive", rank(), {" sent nothing within the time limit"}));
@@ -157,55 +148,19 @@ private:
 
     // Finds where each announced array goes.
     Checked<void> connect() {
-        Targets targets;
-        for (std::size_t i = 0; i < arrays_.size(); ++i) {
-            const FormatCodec* const own = arrays_[i].codec;
-            const auto from = own == nullptr ? Checked<const FormatCodec*>{nullptr}
-                                             : announcement_->conversion(arrays_[i].name, arrays_[i].format);
-            if (!from) return from.error();
-            if (*from == nullptr) {
-                targets.emplace(arrays_[i].name, Incoming{.to = &arrays_[i]});
-            } else {
-                add_converted_heads(targets, **from, i);
-                if (own->scales != nullptr) ++i;
-            }
-        }
+        const auto arriving = arriving_arrays(*announcement_, arrays_);
+        if (!arriving) return arriving.error();
         for (const AnnouncedArray& array : announcement_->arrays()) {
-            const auto incoming = take_target(targets, array);
-            if (!incoming) return incoming.error();
-            if (incoming->takes_rows() && array.row_bytes != 0) rows_left_ += array.shape[0];
-            incoming_.push_back(*incoming);
+            if (array.format == StoredFormat::i32()) {
+                incoming_.emplace_back();
+                continue;
+            }
+            const auto found = arriving->find(array.name);
+            if (found == arriving->end()) return Problem{"it has " + array.name + ", which this memory does not take"};
+            incoming_.push_back({found->second});
+            if (array.row_bytes != 0) rows_left_ += array.shape[0];
         }
-        if (targets.empty()) return {};
-        return Problem{"it has no " + targets.begin()->first};
-    }
-    // The units of arrays_[i], and the scales after them if there are any, are made of what arrives.
-    void add_converted_heads(Targets& targets, const FormatCodec& from, std::size_t i) {
-        const StoredArray& units = arrays_[i];
-        const StoredArray* const scales = units.codec->scales == nullptr ? nullptr : &arrays_[i + 1];
-        const auto heads = std::make_shared<ArrivingHeads>(from, units, scales);
-        targets.emplace(units.name, Incoming{.heads = heads});
-        if (from.scales != nullptr)
-            targets.emplace(scales_name(units.name), Incoming{.heads = heads, .are_scales = true});
-    }
-    Checked<Incoming> take_target(Targets& targets, const AnnouncedArray& array) const {
-        if (array.format == StoredFormat::i32()) return Incoming{};
-        const auto found = targets.find(array.name);
-        if (found == targets.end()) return Problem{"it has " + array.name + ", which this memory does not take"};
-        Incoming incoming = std::move(found->second);
-        targets.erase(found);
-        if (incoming.heads != nullptr) {
-            const StoredFormat expected = incoming.heads->format(incoming.are_scales);
-            if (array.format != expected) return other_type(array.name, array.format.name, expected.name);
-            return incoming;
-        }
-        if (incoming.to->shape != array.shape)
-            return Problem{"it has " + array.name + ", which this memory does not take"};
-        const StoredFormat& own = incoming.to->format;
-        incoming.convert = conversion_of(array.format, own);
-        if (array.format != own && incoming.convert == nullptr)
-            return other_type(array.name, array.format.name, types_for(own));
-        return incoming;
+        return {};
     }
 
     // `message` has the rows, with or without a head.
@@ -238,7 +193,7 @@ private:
         }
         const std::size_t unit = array.format.unit_bytes;
         const std::size_t own_unit = incoming.to->format.unit_bytes;
-        const bool is_same = array.format == incoming.to->format;
+        const bool is_same = incoming.is_copied();
         Crc32 crc;
         const auto take = [&](std::span<std::byte> to) {
             const std::size_t units = to.size() / own_unit;

@@ -2,9 +2,7 @@
 #pragma once
 
 #include <cellar/base/result.hpp>
-#include <cellar/element/format_codec.hpp>
 #include <cellar/element/stored_format.hpp>
-#include <cellar/memory/format_conversion.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
 #include <cellar/mpi/detail/mpi_errors.hpp>
 #include <cellar/mpi/mpi_result.hpp>
@@ -111,8 +109,7 @@ inline std::optional<std::uint64_t> row_bytes_of(const StoredFormat& format, std
 /// What a sender announces: the numbers and arrays of a snapshot.
 class Announcement final : public StoredSource {
 public:
-    /// `known`: formats that may be converted.
-    explicit Announcement(FormatList known) : known_{known} {}
+    using StoredSource::StoredSource;
 
     static void write(WireWriter& out, const std::string& model, const StoredSnapshot& stored) {
         out.text(model);
@@ -156,24 +153,26 @@ public:
         return found == numbers_.end() ? std::nullopt : std::optional{found->second};
     }
     std::optional<std::vector<std::uint64_t>> shape(const std::string& name) const override {
-        const auto found = indices_.find(name);
-        return found == indices_.end() ? std::nullopt : std::optional{arrays_[found->second].shape};
+        const AnnouncedArray* const array = find(name);
+        return array == nullptr ? std::nullopt : std::optional{array->shape};
     }
-    Checked<const FormatCodec*> conversion(const std::string& name, const StoredFormat& own) const override {
-        const auto found = indices_.find(name);
-        if (found == indices_.end()) return nullptr;
-        return find_conversion(known_, name, arrays_[found->second].format, own);
+    std::optional<StoredFormat> format(const std::string& name) const override {
+        const AnnouncedArray* const array = find(name);
+        return array == nullptr ? std::nullopt : std::optional{array->format};
     }
     bool read(const std::string& name, std::span<std::int32_t> to) override {
-        const auto found = indices_.find(name);
-        if (found == indices_.end()) return false;
-        const AnnouncedArray& array = arrays_[found->second];
-        if (array.format != StoredFormat::i32() || array.integers.size() != to.size()) return false;
-        std::copy(array.integers.begin(), array.integers.end(), to.begin());
+        const AnnouncedArray* const array = find(name);
+        if (array == nullptr || array->format != StoredFormat::i32() || array->integers.size() != to.size())
+            return false;
+        std::copy(array->integers.begin(), array->integers.end(), to.begin());
         return true;
     }
 
 private:
+    const AnnouncedArray* find(const std::string& name) const {
+        const auto found = indices_.find(name);
+        return found == indices_.end() ? nullptr : &arrays_[found->second];
+    }
     Checked<void> read_array(WireReader& in) {
         AnnouncedArray array{in.text(), {}, {}};
         array.format.name = in.text();
@@ -195,7 +194,6 @@ private:
         return {};
     }
 
-    FormatList known_;
     std::string model_;
     std::map<std::string, std::int64_t> numbers_;
     std::vector<AnnouncedArray> arrays_;

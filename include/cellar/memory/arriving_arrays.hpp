@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/result.hpp>
+#include <cellar/element/convert_stored.hpp>
 #include <cellar/element/format_codec.hpp>
 #include <cellar/element/stored_format.hpp>
 #include <cellar/memory/stored_snapshot.hpp>
@@ -8,7 +10,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace cellar::detail {
@@ -24,9 +29,6 @@ public:
           target_scales_{target_scales},
           units_{{}, row_of(from.units_of(target.dim()) * from.unit_bytes)},
           scales_{{}, row_of(from.scales_of(target.dim()) * from.scale_bytes)} {}
-
-    /// What arrives: units, or scales.
-    StoredFormat format(bool are_scales) const { return are_scales ? from_.scales() : from_.units(); }
 
     /// The next bytes of the units, or of the scales.
     void take(std::span<const std::byte> bytes, bool are_scales) {
@@ -85,5 +87,45 @@ private:
     std::vector<std::byte> converted_;
     std::vector<std::byte> converted_scales_;
 };
+
+/// Where the units of an array go that arrives: as they are, converted one by one, or with the heads that they are of.
+struct ArrivingArray {
+    StoredFormat from{};
+    const StoredArray* to = nullptr; ///< null for heads
+    ConvertElements convert = nullptr;
+    std::shared_ptr<ArrivingHeads> heads = nullptr;
+    bool are_scales = false; ///< of the heads
+
+    bool is_copied() const { return to != nullptr && from == to->format; }
+};
+
+/// By their names, the arrays of the source that make these, which were checked (`check_arrays`), and outlive the
+/// result. A problem if one has a format that is not taken.
+inline Checked<std::map<std::string, ArrivingArray>> arriving_arrays(const StoredSource& source,
+                                                                     std::span<const StoredArray> arrays) {
+    std::map<std::string, ArrivingArray> all;
+    for (std::size_t i = 0; i < arrays.size(); ++i) {
+        const StoredArray& own = arrays[i];
+        const StoredFormat found = source.format(own.name).value_or(StoredFormat{"none"});
+        const auto from = source.conversion(own);
+        if (!from) return from.error();
+        if (*from == nullptr) {
+            const ConvertElements convert = conversion_of(found, own.format);
+            if (found != own.format && convert == nullptr)
+                return other_type(own.name, found.name, types_for(own.format));
+            all.emplace(own.name, ArrivingArray{found, &own, convert});
+            continue;
+        }
+        const StoredArray* const own_scales = own.codec->scales == nullptr ? nullptr : &arrays[++i];
+        const auto heads = std::make_shared<ArrivingHeads>(**from, own, own_scales);
+        all.emplace(own.name, ArrivingArray{.from = found, .heads = heads});
+        if ((*from)->scales == nullptr) continue;
+        const std::string scales = scales_name(own.name);
+        const StoredFormat of_scales = source.format(scales).value_or(StoredFormat{"none"});
+        if (of_scales != (*from)->scales()) return other_type(scales, of_scales.name, (*from)->scales().name);
+        all.emplace(scales, ArrivingArray{.from = of_scales, .heads = heads, .are_scales = true});
+    }
+    return all;
+}
 
 } // namespace cellar::detail
