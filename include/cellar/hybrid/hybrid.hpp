@@ -55,6 +55,8 @@ template <class Pattern, class... Members>
 class Hybrid : public OperationsByName<Hybrid<Pattern, Members...>, HybridSnapshot<Members...>> {
     static_assert(sizeof...(Members) > 0, "a hybrid has at least one member");
     static_assert((TwoPhaseMemory<Members> && ...), "every member of a hybrid satisfies TwoPhaseMemory");
+    static_assert(((detail::times_among<Members, Members...> == 1) && ...),
+                  "two members have the same type: let one of them be a class of its own that derives from it");
     using Map = detail::LayerMap<Pattern, Members...>;
     using Pass = HybridPass<Pattern, Members...>;
     using Snapshot = HybridSnapshot<Members...>;

@@ -11,7 +11,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -76,13 +75,22 @@ template <class... Blocks>
 struct PatternOf<Repeat<Blocks...>> : PatternBlocks<true, Blocks...> {};
 template <class... Blocks>
 struct PatternOf<LayerList<Blocks...>> : PatternBlocks<false, Blocks...> {};
+/// Both members have every layer. Its place is that in the first one, and the same in the second.
+template <>
+struct PatternOf<WithResidual> {
+    template <class... Members>
+    static constexpr auto table() {
+        static_assert(sizeof...(Members) == 2, "WithResidual: a pattern of two members, the coarse and the exact one");
+        LayerTable<true, 2, 1> table;
+        table.add(0, 1);
+        table.counts = {1, 1, 0};
+        return table;
+    }
+};
 
 /// Which member has which layer. Computed at compile time; a lookup is O(1).
 template <class Pattern, class... Members>
 class LayerMap {
-    static_assert(((times_among<Members, Members...> == 1) && ...),
-                  "two members have the same type: let one of them be a class of its own that derives from it");
-
     static constexpr auto table = PatternOf<Pattern>::template table<Members...>();
 
 public:
@@ -146,45 +154,9 @@ private:
     int layers_;
 };
 
-/// All layers are in both members.
-template <class Coarse, class Exact>
-class LayerMap<WithResidual, Coarse, Exact> {
-    static_assert(!std::is_same_v<Coarse, Exact>,
-                  "two members have the same type: let one of them be a class of its own that derives from it");
-
-public:
-    static constexpr int members = 2;
-
-    constexpr explicit LayerMap(int layers) : layers_{layers} {
-        CELLAR_EXPECTS(layers > 0, "hybrid: ", layers, " layers, expected at least 1");
-    }
-
-    static constexpr std::int64_t bytes_for(int) { return 0; }
-    /// And the same in member 1.
-    static constexpr LayerPlace place(int layer) {
-        CELLAR_EXPECTS(layer >= 0, "place: layer ", layer, ", expected 0 or more");
-        return {0, layer};
-    }
-    static constexpr int layers_of(int member, int layers) {
-        CELLAR_EXPECTS(layers >= 0, "layers_of: ", layers, " layers, expected 0 or more");
-        return index_of_member(member, members) < members ? layers : 0;
-    }
-
-    constexpr int layers() const { return layers_; }
-    constexpr int layers_of(int member) const { return layers_of(member, layers_); }
-    static constexpr bool uses(int) { return true; }
-    constexpr LayerMap reference() const { return *this; }
-
-private:
-    int layers_;
-};
-
 /// The same, from a list that is given at run time.
 template <class... Members>
 class LayerMap<RunTimePattern, Members...> {
-    static_assert(((times_among<Members, Members...> == 1) && ...),
-                  "two members have the same type: let one of them be a class of its own that derives from it");
-
     struct Table {
         std::vector<LayerPlace> places;
         std::array<int, sizeof...(Members) + 1> counts{}; // layers, by member
@@ -221,7 +193,6 @@ public:
 
     class Reference {
     public:
-        static constexpr int next_used(int member) { return member; }
         int layers() const { return static_cast<int>(table_->places.size()); }
         LayerPlace place(int layer) const {
             CELLAR_EXPECTS(layer >= 0 && layer < layers(), "place: layer ", layer, ", expected 0 to ", layers() - 1);
