@@ -7,5 +7,6 @@ namespace cellar {
 
 template <PrefixTreeMemory M>
 class PrefixTree;
+class PrefixPin;
 
 } // namespace cellar

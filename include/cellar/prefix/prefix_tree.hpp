@@ -183,7 +183,7 @@ public:
                                 depth,
                                 node.snapshot ? &*node.snapshot : nullptr,
                                 node.bytes,
-                                detail::Pin::count(node),
+                                PrefixPin::count(node),
                                 node.last_used});
         });
     }

@@ -3,6 +3,7 @@
 
 #include <cellar/base/memory_bytes.hpp>
 #include <cellar/base/trivial_list.hpp>
+#include <cellar/prefix/fwd.hpp>
 
 #include <bit>
 #include <cstddef>
@@ -12,7 +13,6 @@
 namespace cellar::detail {
 
 struct EvictionQueues;
-class Pin;
 
 /// What the order of eviction needs of a node. The node is in one of the queues while it is free.
 struct Evictable {
@@ -30,7 +30,7 @@ struct Evictable {
     std::size_t place = nowhere; ///< in the queue
     EvictionQueues* queues = nullptr;
     Evictable* skipped = nullptr; ///< the next one in a list of nodes that do not help
-    Pin* pins = nullptr;          ///< the first one of a list
+    PrefixPin* pins = nullptr;    ///< the first one of a list
 
     bool is_free() const { return holds == 0 && (!is_offloaded || offloaded_dependents == 0); }
 };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
-#include <cellar/prefix/detail/pin.hpp>
 #include <cellar/prefix/detail/prefix_nodes.hpp>
 #include <cellar/prefix/detail/prefix_state.hpp>
+#include <cellar/prefix/prefix_pin.hpp>
 
 #include <cstdint>
 #include <map>
@@ -56,7 +56,7 @@ private:
             expect(node.first_child != nullptr, node.end, "is the end of a node with neither snapshot nor child", 0);
             expect(node.base == nullptr, node.end, "is the end of a node without snapshot, with a base", 0);
         }
-        const std::int64_t holds = Pin::count(node) + dependents_[&node] + (node.snapshot ? 0 : 1);
+        const std::int64_t holds = PrefixPin::count(node) + dependents_[&node] + (node.snapshot ? 0 : 1);
         const std::int64_t offloaded = offloaded_dependents_[&node];
         expect(node.holds == holds, node.holds, "holds, expected", holds);
         expect(node.offloaded_dependents == offloaded, node.offloaded_dependents,

@@ -6,7 +6,7 @@
 #include <cellar/prefix/detail/common_prefix.hpp>
 #include <cellar/prefix/detail/edge_tokens.hpp>
 #include <cellar/prefix/detail/eviction_queue.hpp>
-#include <cellar/prefix/detail/pin.hpp>
+#include <cellar/prefix/prefix_pin.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -62,7 +62,7 @@ public:
     PrefixNodes& operator=(const PrefixNodes&) = delete;
     ~PrefixNodes() {
         children_.for_each([](Node& node) {
-            Pin::forget(node);
+            PrefixPin::forget(node);
             delete &node;
         });
     }
