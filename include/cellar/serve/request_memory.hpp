@@ -64,8 +64,6 @@ template <class M>
 std::int32_t largest_batch(const M& m) {
     if constexpr (requires { m.limits().batch; }) {
         return m.limits().batch;
-    } else if constexpr (requires { m.memory(); }) { // in lockstep with those of other ranks
-        return largest_batch(m.memory());
     } else {
         std::int32_t least = INT32_MAX;
         for_each_member(m, [&]<class Member>(const Member& member) {
@@ -78,20 +76,16 @@ std::int32_t largest_batch(const M& m) {
 /// Cells that are free, and those that a prefix tree could give up, of all members. O(members).
 template <class M>
 std::int64_t room_of(const M& m) {
-    if constexpr (requires { m.memory(); }) { // in lockstep with those of other ranks
-        return room_of(m.memory());
-    } else {
-        std::int64_t room = 0;
-        for_each_member(m, [&]<class Member>(const Member& member) {
-            if constexpr (!std::is_same_v<Member, M>) {
-                room += room_of(member); // a hybrid, too
-            } else if constexpr (requires { member.free_cells(); }) {
-                room += member.free_cells();
-                if constexpr (requires { member.evictable_cells(); }) room += member.evictable_cells();
-            }
-        });
-        return room;
-    }
+    std::int64_t room = 0;
+    for_each_member(m, [&]<class Member>(const Member& member) {
+        if constexpr (!std::is_same_v<Member, M>) {
+            room += room_of(member); // a hybrid, too
+        } else if constexpr (requires { member.free_cells(); }) {
+            room += member.free_cells();
+            if constexpr (requires { member.evictable_cells(); }) room += member.evictable_cells();
+        }
+    });
+    return room;
 }
 
 } // namespace cellar::detail

@@ -40,9 +40,7 @@ struct cellar::MemoryAccess {
     /// own.
     template <class M>
     static void expect_no_pass(const M& m, const char* operation) {
-        if constexpr (requires { m.memory(); }) { // in lockstep with those of other ranks
-            expect_no_pass(m.memory(), operation);
-        } else if constexpr (requires { m.state().expect_no_pass(operation); }) {
+        if constexpr (requires { m.state().expect_no_pass(operation); }) {
             m.state().expect_no_pass(operation);
         } else if constexpr (requires { m.for_each_member([](const auto&) {}); }) {
             m.for_each_member([&](const auto& one) { expect_no_pass(one, operation); });

@@ -120,7 +120,7 @@ Position altered_from(const M& m, Sequence s) {
     return to_end;
 }
 
-/// Calls f for each member of a hybrid, or for the memory itself.
+/// Calls f for each member of a hybrid, for the memory of this rank if there is one on each, or for the memory itself.
 template <class M, class F>
 void for_each_member(const M& m, F f) {
     if constexpr (requires { m.for_each_member(f); }) {
@@ -135,7 +135,6 @@ void for_each_member(const M& m, F f) {
 template <class M>
 bool is_empty(const M& m, Sequence s) {
     if (m.next(s).value != 0) return false;
-    if constexpr (requires { m.memory(); }) return is_empty(m.memory(), s); // in lockstep with those of other ranks
     bool empty = true;
     for_each_member(m, [&]<class Member>(const Member& member) {
         if constexpr (requires { member.tokens(s); }) {

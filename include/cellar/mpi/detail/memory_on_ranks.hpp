@@ -48,6 +48,12 @@ public:
     int layers() const { return memory_.layers(); }
     std::int32_t sequences() const { return memory_.sequences(); }
 
+    /// For cellar itself: calls f with the memory of this rank.
+    template <class F>
+    void for_each_member(F f) const {
+        f(memory_);
+    }
+
 protected:
     explicit MemoryOnRanks(M&& memory) : memory_{std::move(memory)} {}
 
