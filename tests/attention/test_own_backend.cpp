@@ -21,7 +21,7 @@ using attention_test::Floats;
 using attention_test::wave;
 using cellar_test::OwnAttention;
 
-static_assert(ComputesAttention<OwnAttention> && BackendPolicy<OwnAttention> && !IsReference<OwnAttention>);
+static_assert(MergesAttention<OwnAttention> && BackendPolicy<OwnAttention> && !IsReference<OwnAttention>);
 static_assert(!ComputesAttention<HostBackend> && !ComputesAttention<EigenBackend>);
 static_assert(IsReference<EigenBackend> && !IsReference<HostBackend>);
 
@@ -32,6 +32,12 @@ struct WithoutLists : OwnAttention {
 };
 struct WithoutLayers : OwnAttention {
     void attend() const {}
+};
+struct WithoutMemory : OwnAttention {
+    void prior_results() const {}
+};
+struct WithoutOrder : OwnAttention {
+    void shares_order() const {}
 };
 
 constexpr int layers = 2, kv_heads = 2, heads = 4, dim = 8;
@@ -96,6 +102,7 @@ struct Twins {
 } // namespace
 
 static_assert(!ComputesAttention<WithoutLists> && !ComputesAttention<WithoutLayers>);
+static_assert(!MergesAttention<WithoutMemory> && !MergesAttention<WithoutOrder> && !MergesAttention<WithoutLists>);
 static_assert(detail::attended_pass<Pass> && detail::attended_pass<const Pass>);
 static_assert(detail::attended_pass<CachePass<EncoderMemory<StandardV<float>, HostBackend>>>);
 static_assert(!detail::attended_pass<int> && !detail::attended_pass<NoPass> && !detail::attended_pass<Result<Pass>>);

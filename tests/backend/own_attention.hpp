@@ -12,6 +12,7 @@
 namespace cellar_test {
 
 /// A backend of a user's own that computes attention itself: one cell after the other, from the lists that it is given.
+/// It merges that over two memories.
 struct OwnAttention : cellar::HostBackend {
     void begin_attention(const cellar::AttentionLists& of_pass) {
         ++passes;
@@ -27,7 +28,15 @@ struct OwnAttention : cellar::HostBackend {
                     attend_one(work, s, lists.tokens[static_cast<std::size_t>(t)], head);
     }
 
+    bool shares_order(const OwnAttention& other) const { return queue == other.queue; }
+    float* prior_results(std::int64_t n) {
+        prior.resize(static_cast<std::size_t>(n));
+        return prior.data();
+    }
+
     cellar::AttentionLists lists;
+    int queue = 0;
+    std::vector<float> prior;
     int passes = 0;
     int layers = 0;
 
@@ -54,6 +63,15 @@ private:
                 value = value * merged.own + added * merged.other;
             }
         });
+        if (work.prior.out != nullptr) {
+            const std::int64_t row = std::int64_t{token.token} * work.shape.heads + head;
+            const cellar::MergedSoftmax merged = cellar::merge_softmax(sum, {work.prior.log_sum_exp[row], 1});
+            sum = merged.sum;
+            for (std::int32_t d = 0; d < work.values.dim; ++d) {
+                float& value = values[static_cast<std::size_t>(d)];
+                value = value * merged.own + work.prior.out[row * work.values.dim + d] * merged.other;
+            }
+        }
         const cellar::SoftmaxEnd end = cellar::end_softmax(sum, work.rule.sink(head));
         for (std::int32_t d = 0; d < work.values.dim; ++d) {
             auto& out = work.out(token.token, head, d);

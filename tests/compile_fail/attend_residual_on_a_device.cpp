@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// error: attend_residual: results are merged in memory of the host
+// error: attend_residual: expected backends of the host, or in both memories one of a device that merges attention
 #include <cellar/attention/attend_residual.hpp>
 #include <cellar/cellar.hpp>
 

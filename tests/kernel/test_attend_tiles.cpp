@@ -73,7 +73,7 @@ struct Options {
     float soft_cap = 0;
     Floats slopes;
     Floats sinks;
-    std::vector<std::int32_t> parents;
+    bool merges = false; ///< with results over other cells
 };
 
 /// Several sequences in cells at random, and what attention over them must be.
@@ -144,6 +144,13 @@ public:
         for (float& x : q) x = std::uniform_real_distribution<float>{-1, 1}(same);
         Floats out(tokens_.size() * static_cast<std::size_t>(heads * value_dim_), not_a_number);
         Floats sums(tokens_.size() * static_cast<std::size_t>(heads), not_a_number);
+        prior_.assign(out.size(), 0);
+        prior_sums_.assign(sums.size(), -std::numeric_limits<float>::infinity()); // every third has seen nothing
+        for (std::size_t row = 0; row < sums.size(); ++row)
+            if (row % 3 != 0) prior_sums_[row] = std::uniform_real_distribution<float>{-2, 6}(same);
+        for (std::size_t i = 0; i < out.size(); ++i)
+            if (i / static_cast<std::size_t>(value_dim_) % 3 != 0)
+                prior_[i] = std::uniform_real_distribution<float>{-1, 1}(same);
         attend(q, out, sums, threads, room, tree, options);
         std::size_t wrong = 0;
         for (std::size_t token = 0; token < tokens_.size(); ++token)
@@ -201,7 +208,9 @@ private:
                                                 static_cast<std::int32_t>(plan_.blocks.size()),
                                                 value_dim_,
                                                 kernel::Divisor{kv_heads_},
-                                                kernel::Divisor{group_}};
+                                                kernel::Divisor{group_},
+                                                options.merges ? PriorResults{prior_.data(), prior_sums_.data()}
+                                                               : PriorResults{}};
         const kernel::AttendTiles<Rows, Rows, float, float, Team> attend{
             keys,
             values,
@@ -249,6 +258,9 @@ private:
                 expected[static_cast<std::size_t>(d)] +=
                     std::exp(score) * double{v_[static_cast<std::size_t>(values_(other.cell, head / group_, d))]};
         }
+        const double prior = options.merges ? std::exp(double{prior_sums_[row]}) : 0;
+        sum += prior;
+        for (std::size_t d = 0; d < expected.size(); ++d) expected[d] += prior * prior_[row * expected.size() + d];
         std::size_t wrong = std::abs(std::log(sum) - double{sums[row]}) <= 1e-4 ? 0 : 1;
         for (std::size_t d = 0; d < expected.size(); ++d)
             wrong += std::abs(expected[d] / sum - double{out[row * expected.size() + d]}) <= 1e-5 ? 0U : 1U;
@@ -274,6 +286,8 @@ private:
     std::vector<std::int32_t> parents_;
     std::vector<std::vector<Known>> histories_;
     std::vector<std::size_t> sequences_; ///< of each token
+    Floats prior_;
+    Floats prior_sums_;
 };
 
 template <class Mapping>
@@ -292,6 +306,7 @@ void check_scenes(unsigned seeds) {
         Options options;
         if (seed % 4 == 0) options.soft_cap = 2;
         if (seed % 4 == 1) options.slopes.resize(static_cast<std::size_t>(kv_heads * group), 0.01F);
+        options.merges = seed % 4 > 1;
         if (seed % 2 == 1) options.sinks.resize(static_cast<std::size_t>(kv_heads * group), 0.7F);
         const int room = draw(0, 1) == 0 ? draw(1, 5) : 4 * draw(4, 8);
         const Floats found = scene.check(3, room, tree, options);

@@ -147,6 +147,16 @@ void check_empty(const M& memory, std::int32_t cells) {
     CHECK(audit(memory) == "");
 }
 
+/// A cache, and one that has the newest four tokens of each sequence, too.
+using WithNewest = Hybrid<WithResidual, toy::Full, toy::Sliding>;
+
+WithNewest with_newest(std::int32_t cells) {
+    return WithNewest{2, full(cells),
+                      toy::Sliding{{.layers = 2, .kv_heads = 1, .head_dim = 1},
+                                   {.sequences = 4, .capacity = 100, .cells = 100, .batch = 8},
+                                   SlidingWindow<4>{{.retention = 6}}}};
+}
+
 constexpr Admit every_admit[] = {Admit::when_it_fits, Admit::with_promise};
 
 } // namespace
@@ -195,6 +205,28 @@ TEST_CASE("at random, in a hybrid of a window, all tokens and a state") {
             PrefixTree tree{shared, {.offloaded_bytes = 1 << 20}};
             serve_in(shared, TreeMemory{tree}, admit, random);
             CHECK(audit(tree) == "");
+            tree.clear();
+            check_empty(shared.member<toy::Full>(), cells);
+            check_empty(shared.member<toy::Sliding>(), shared.member<toy::Sliding>().cells());
+        }
+}
+
+TEST_CASE("at random, in a cache and its residual") {
+    for (unsigned seed = 0; seed < 12; ++seed)
+        for (const Admit admit : every_admit) {
+            CAPTURE(seed);
+            std::mt19937 random{seed};
+            const auto cells = context + static_cast<std::int32_t>(random() % 50);
+            WithNewest plain = with_newest(cells);
+            for (const PutBack put_back : {PutBack::park, PutBack::compute_again})
+                serve_in(plain, PlainMemory{plain, put_back}, admit, random);
+            check_empty(plain.member<toy::Full>(), cells);
+            check_empty(plain.member<toy::Sliding>(), plain.member<toy::Sliding>().cells());
+            WithNewest shared = with_newest(cells);
+            PrefixTree tree{shared, {.offloaded_bytes = 1 << 20}};
+            serve_in(shared, TreeMemory{tree}, admit, random);
+            CHECK(audit(tree) == "");
+            CHECK(tree.statistics().tokens_attached > 0);
             tree.clear();
             check_empty(shared.member<toy::Full>(), cells);
             check_empty(shared.member<toy::Sliding>(), shared.member<toy::Sliding>().cells());

@@ -126,10 +126,10 @@ auto keys_to_read(const Source& source, int layer, std::int64_t dim, bool exact_
     }
 }
 
-/// `attend` over what a source says that tokens see.
+/// `attend` over what a source says that tokens see. `prior`: only for a backend that `MergesAttention`.
 template <AttentionSource Source, class Queries, class Out, class Threads>
 void attend_to(Source source, Instructions instructions, int layer, const Queries& queries, Out&& results,
-               const AttentionOptions& options, const Threads& threads) {
+               const AttentionOptions& options, const Threads& threads, const PriorResults& prior = {}) {
     using Backend = typename Source::Backend;
     constexpr bool on_device = ComputesAttention<Backend>;
     static_assert(on_device || Backend::host_reaches,
@@ -152,7 +152,8 @@ void attend_to(Source source, Instructions instructions, int layer, const Querie
                                                                   given.q,
                                                                   given.out,
                                                                   options.log_sum_exp,
-                                                                  source.factors(layer)};
+                                                                  source.factors(layer),
+                                                                  prior};
         if constexpr (on_device) {
             attend_on_device(source, work);
         } else {

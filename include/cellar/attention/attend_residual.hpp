@@ -66,27 +66,50 @@ ResidualParts residual_parts(Scratch& memory, const StridedView<Out, 3>& out, co
     });
 }
 
+/// Where a device puts the results of the newer memory, in memory of the older one's backend: it merges them with the
+/// others as it writes these.
+template <class Backend, class Out>
+PartialAttention<float> prior_part(Backend& older, const Backend& newer, const StridedView<Out, 3>& out) {
+    CELLAR_EXPECTS(older.shares_order(newer),
+                   "attend_residual: the memories have backends with different instances of the execution space, "
+                   "expected one, so that their work is done in order");
+    const std::int64_t tokens = out.extent(0);
+    const std::int64_t heads = out.extent(1);
+    const std::int64_t dim = out.extent(2);
+    float* const sums = older.prior_results(tokens * heads * (dim + 1));
+    return {contiguous_view(sums + tokens * heads, tokens, heads, dim), contiguous_view(sums, tokens, heads)};
+}
+
 /// `attend_residual` with instructions of choice, for tests.
 template <class Pass, class Residual, class Queries, class Out, class Threads>
 void attend_residual_with(Instructions instructions, Pass& pass, Residual& residual, int layer, const Queries& queries,
                           Out&& results, const AttentionOptions& options, const Threads& threads) {
-    const auto newer = residual.attention_source("attend_residual", layer);
+    auto newer = residual.attention_source("attend_residual", layer);
     OlderCells older{pass.attention_source("attend_residual", layer), newer};
-    constexpr bool on_device =
-        ComputesAttention<typename decltype(older)::Backend> || ComputesAttention<typename decltype(newer)::Backend>;
-    static_assert(!on_device, "attend_residual: results are merged in memory of the host, expected backends of the "
-                              "host");
-    if constexpr (!on_device) {
-        expect_equal_shapes(older.shape(layer), newer.shape(layer), layer);
-        const auto given = checked_call(newer.shape(layer), newer.tokens(), queries, results, options);
-        if (newer.tokens() == 0) return;
+    using Backend = typename decltype(older)::Backend;
+    using OfNewer = typename decltype(newer)::Backend;
+    constexpr bool on_device = ComputesAttention<Backend> || ComputesAttention<OfNewer>;
+    constexpr bool merges = MergesAttention<Backend> && std::is_same_v<Backend, OfNewer>;
+    static_assert(!on_device || merges, "attend_residual: expected backends of the host, or in both memories one of a "
+                                        "device that merges attention, as KokkosBackend does");
+    expect_equal_shapes(older.shape(layer), newer.shape(layer), layer);
+    const auto given = checked_call(newer.shape(layer), newer.tokens(), queries, results, options);
+    if (newer.tokens() == 0) return;
+    AttentionOptions of_newer = options;
+    AttentionOptions of_older = options;
+    of_older.sinks = {}; // they count once
+    if constexpr (merges) {
+        const PartialAttention<float> prior = prior_part(older.backend(), newer.backend(), given.out);
+        of_newer.log_sum_exp = prior.log_sum_exp;
+        attend_to(newer, instructions, layer, given.q, prior.out, of_newer, threads);
+        attend_to(older, instructions, layer, given.q, given.out, of_older, threads,
+                  {prior.out.pointer, prior.log_sum_exp.pointer});
+    } else if constexpr (!on_device) {
         const ResidualParts parts = residual_parts(older.memory().parts, given.out, options.log_sum_exp);
-        AttentionOptions own = options;
-        own.log_sum_exp = parts.newer.log_sum_exp;
-        attend_to(newer, instructions, layer, given.q, parts.newer.out, own, threads);
-        own.log_sum_exp = parts.older.log_sum_exp;
-        own.sinks = {}; // they count once
-        attend_to(older, instructions, layer, given.q, parts.older.out, own, threads);
+        of_newer.log_sum_exp = parts.newer.log_sum_exp;
+        attend_to(newer, instructions, layer, given.q, parts.newer.out, of_newer, threads);
+        of_older.log_sum_exp = parts.older.log_sum_exp;
+        attend_to(older, instructions, layer, given.q, parts.older.out, of_older, threads);
         merge_attention(parts.newer, parts.older);
         if constexpr (!std::is_same_v<typename decltype(given.out)::element_type, float>)
             convert(parts.newer.out, given.out);
@@ -100,20 +123,23 @@ void attend_residual_with(Instructions instructions, Pass& pass, Residual& resid
 /// `pass`. So a cache in a format of few bits, beside one of `half` with a `SlidingWindow` of n, gives attention in
 /// which the newest n tokens of each query are those of `half`.
 ///
-/// - `pass`, `residual`: passes of one batch, in two memories of the host. The layer has the same heads in both, and
-///   was put in both. They may be members of a hybrid: docs/how-to/store-in-fewer-bits.md.
+/// - `pass`, `residual`: passes of one batch, in two memories. The layer has the same heads in both, and was put in
+///   both. They may be members of a hybrid: docs/how-to/store-in-fewer-bits.md. On a device, both have backends with
+///   one instance of the execution space.
 /// - `q`, `out`, `options`, `threads`: as for `attend`. `options.log_sum_exp` is that of both memories together.
 ///
 /// Violations: those of `attend`; passes of different batches; layers with different heads; a residual whose window
 /// has fewer sinks than that of the other memory, but not none; one that shows a token more than the other memory does;
-/// one with `Positions::any`, because what its window shows must be there.
+/// one with `Positions::any`, because what its window shows must be there; on a device, different instances.
 ///
 /// Computes in float. A token gets the same result, up to rounding, as from one memory with these keys and values. NaN
 /// and infinity do not reach it from what a memory does not show.
 ///
 /// Cost: each key and value that a token sees is read as often as by `attend`, from one of the memories; then the two
 /// results are merged, in O(tokens * heads * value_dim). Allocates as `attend` does, and the results of `pass` as
-/// floats, those of both if `out` is not of float, if it needs more memory than any call before.
+/// floats, those of both if `out` is not of float, if it needs more memory than any call before. A device enqueues the
+/// kernels of two calls of `attend`, and writes the results of `residual` as floats, which those of `pass` are merged
+/// with.
 template <class Pass, class Residual, class Queries, class Out, class Threads = CallingThread>
 void attend_residual(Pass& pass, Residual& residual, int layer, const Queries& q, Out&& out,
                      const AttentionOptions& options = {}, const Threads& threads = {},

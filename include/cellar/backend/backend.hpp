@@ -320,6 +320,19 @@ concept ComputesAttention = requires(B& b, const AttentionLists& lists, const de
     b.attend(work);
 };
 
+/// A backend that computes attention over the cells of two memories, one after the other, for `attend_residual`:
+/// `attend` merges `work.prior` into its results.
+///
+/// - `shares_order(other)`: true if work that is given to this backend and to `other` is done in the order in which it
+///   was given.
+/// - `prior_results(n)`: memory for n floats, until the next call. May block and allocate, if it is more than ever
+///   before.
+template <class B>
+concept MergesAttention = ComputesAttention<B> && requires(B& b, const B& other, std::int64_t n) {
+    { b.shares_order(other) } -> std::same_as<bool>;
+    { b.prior_results(n) } -> std::same_as<float*>;
+};
+
 /// A backend with `is_reference`: `attend` computes every element by itself, in double, for others to be compared with.
 template <class B>
 concept IsReference = requires {

@@ -98,6 +98,13 @@ struct RowFactors {
     std::int64_t value_pitch = 0;
 };
 
+/// What the same queries got over other cells, in memory of the backend: the call merges it into its results. Null:
+/// nothing.
+struct PriorResults {
+    const float* out = nullptr;         ///< [tokens, heads, value_dim]
+    const float* log_sum_exp = nullptr; ///< [tokens, heads]
+};
+
 /// One layer's attention: arguments of `attend`, which were checked. `Keys` and `Values` are `StoredRows`, or
 /// `StoredUnits` (layout/stored_units.hpp) in a format of fewer bits. Lists of the rule and of the tree are in memory
 /// of the host, everything else is where the backend's buffers are.
@@ -112,6 +119,7 @@ struct AttentionWork {
     StridedView<Out, 3> out;
     StridedView<float, 2> log_sum_exp; ///< null: nowhere
     RowFactors factors{};              ///< of the layer
+    PriorResults prior{};              ///< only for a backend that `MergesAttention`
 };
 
 } // namespace cellar

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/attention_work.hpp>
 #include <cellar/base/function.hpp>
 #include <cellar/base/last_where.hpp>
 #include <cellar/base/score.hpp>
@@ -8,6 +9,7 @@
 #include <cellar/base/view.hpp>
 #include <cellar/kernel/divisor.hpp>
 
+#include <cstddef>
 #include <cstdint>
 
 // What kernels of attention read and write, beside the lists of base/attention_work.hpp. No number depends on a layer,
@@ -56,17 +58,23 @@ struct PartialResults {
 };
 
 /// A view without its extents, which kernels do not ask for: their arguments have little room.
-template <class T>
+template <class T, int Rank = 3>
 struct AttentionRows {
     T* pointer = nullptr;
-    std::int64_t strides[3] = {};
+    std::int64_t strides[std::size_t{Rank}] = {};
 
     AttentionRows() = default;
-    AttentionRows(const StridedView<T, 3>& rows)
-        : pointer{rows.pointer}, strides{rows.stride(0), rows.stride(1), rows.stride(2)} {}
+    AttentionRows(const StridedView<T, Rank>& rows) : pointer{rows.pointer} {
+        for (int r = 0; r < Rank; ++r) strides[r] = rows.stride(r);
+    }
 
-    CELLAR_FUNCTION T& operator()(std::int64_t token, std::int64_t head, std::int64_t d) const {
-        return pointer[token * strides[0] + head * strides[1] + d * strides[2]];
+    template <class... Indices>
+        requires(sizeof...(Indices) == Rank)
+    CELLAR_FUNCTION T& operator()(Indices... indices) const {
+        const std::int64_t at[std::size_t{Rank}] = {static_cast<std::int64_t>(indices)...};
+        std::int64_t offset = 0;
+        for (int r = 0; r < Rank; ++r) offset += at[r] * strides[r];
+        return pointer[offset];
     }
 };
 
@@ -74,7 +82,7 @@ struct AttentionRows {
 template <class Out>
 struct AttentionCall {
     AttentionRows<Out> out;
-    StridedView<float, 2> log_sum_exp; ///< null: nowhere
+    AttentionRows<float, 2> log_sum_exp; ///< null: nowhere
     PartialResults partial;
     ScoreRule<float> rule;
     const VisibleRange* tokens;
@@ -83,6 +91,7 @@ struct AttentionCall {
     std::int32_t value_dim;
     Divisor heads; ///< of the keys
     Divisor group; ///< query heads for each of them
+    PriorResults prior{};
 
     CELLAR_FUNCTION const VisibleRange& token(const AttentionBlock& block, int row) const {
         return tokens[block.first_token + group.divide(block.first_row + row).quotient];
@@ -95,9 +104,16 @@ struct AttentionCall {
     template <class Team, class Value>
     CELLAR_FUNCTION void write(const Team& team, std::int32_t token, int query_head, SoftmaxSum softmax,
                                const Value& value) const {
-        const SoftmaxEnd end = end_softmax(softmax, rule.sink(query_head));
-        for (int d = team.team_rank(); d < value_dim; d += team.team_size())
-            out(token, query_head, d) = static_cast<Out>(value(d) * end.weight);
+        const std::int64_t row = std::int64_t{token} * heads.value() * group.value() + query_head;
+        const bool merges = prior.out != nullptr;
+        const MergedSoftmax all =
+            merges ? merge_softmax(softmax, {prior.log_sum_exp[row], 1}) : MergedSoftmax{softmax, 1, 0};
+        const SoftmaxEnd end = end_softmax(all.sum, rule.sink(query_head));
+        for (int d = team.team_rank(); d < value_dim; d += team.team_size()) {
+            float weighted = value(d);
+            if (merges) weighted = weighted * all.own + prior.out[row * value_dim + d] * all.other;
+            out(token, query_head, d) = static_cast<Out>(weighted * end.weight);
+        }
         if (log_sum_exp.pointer != nullptr && team.team_rank() == 0) log_sum_exp(token, query_head) = end.log_sum_exp;
     }
 };

@@ -62,7 +62,8 @@ public:
                                               static_cast<std::int32_t>(plan_.blocks.size()),
                                               tiles.value_dim,
                                               kernel::Divisor{shape.kv_heads},
-                                              kernel::Divisor{shape.group()}};
+                                              kernel::Divisor{shape.group()},
+                                              work.prior};
         const kernel::AttendTiles<std::remove_const_t<decltype(keys)>, std::remove_const_t<decltype(values)>, Q, Out,
                                   Team>
             attend{keys,         values, work.q,      call, device_runs_, upload_tree(space, work),
@@ -74,9 +75,12 @@ public:
         launch_teams("cellar: join", space, join, plan_.joined_rows, Limits::team_threads, join.bytes());
     }
 
+    /// See `MergesAttention`.
+    float* prior(const ExecutionSpace& space, std::int64_t size) { return grown(space, prior_, size); }
+
     bool has_memory() const {
-        return partial_.size() != 0 || tokens_.has_memory() || runs_.has_memory() || blocks_.has_memory()
-               || floats_.has_memory() || parents_.has_memory() || tree_.has_memory();
+        return partial_.size() != 0 || prior_.size() != 0 || tokens_.has_memory() || runs_.has_memory()
+               || blocks_.has_memory() || floats_.has_memory() || parents_.has_memory() || tree_.has_memory();
     }
 
     /// To be called when all work given to the space is done.
@@ -150,15 +154,20 @@ private:
                 tree_.upload(space, std::span{tree.tokens, size(tree.count)}), tree.count};
     }
 
-    // Blocks and allocates if these are more than ever before.
     kernel::PartialResults partial_results(const ExecutionSpace& space, std::int64_t value_dim) {
-        const auto size = static_cast<std::size_t>(plan_.partial_rows * (value_dim + 2));
-        if (size > partial_.size()) { // histories grow, so at least to twice the size
-            KokkosBlock<float, MemorySpace> partial{space, "cellar: partial", std::max(size, 2 * partial_.size())};
-            if (partial_.size() != 0) space.fence("cellar: more partial results"); // kernels use the old memory
-            partial_ = std::move(partial);
+        float* const partial = grown(space, partial_, plan_.partial_rows * (value_dim + 2));
+        return {partial + 2 * plan_.partial_rows, reinterpret_cast<SoftmaxSum*>(partial)};
+    }
+
+    // Blocks and allocates if the memory was never as large. Histories grow, so at least to twice the size.
+    static float* grown(const ExecutionSpace& space, KokkosBlock<float, MemorySpace>& memory, std::int64_t floats) {
+        const auto size = static_cast<std::size_t>(floats);
+        if (size > memory.size()) {
+            KokkosBlock<float, MemorySpace> larger{space, "cellar: results", std::max(size, 2 * memory.size())};
+            if (memory.size() != 0) space.fence("cellar: more results"); // kernels use the old memory
+            memory = std::move(larger);
         }
-        return {partial_.data() + 2 * plan_.partial_rows, reinterpret_cast<SoftmaxSum*>(partial_.data())};
+        return memory.data();
     }
 
     AttentionLists lists_; // of the pass
@@ -171,6 +180,7 @@ private:
     List<std::int32_t> parents_{Limits::staging_bytes};
     List<CellToken> tree_{Limits::staging_bytes};
     KokkosBlock<float, MemorySpace> partial_;
+    KokkosBlock<float, MemorySpace> prior_;       // results over other cells
     const VisibleRange* device_tokens_ = nullptr; // of the pass, as the following
     const VisibleRun* device_runs_ = nullptr;
     const kernel::AttentionBlock* device_blocks_ = nullptr;

@@ -223,6 +223,10 @@ public:
         attention_.run(space_, work);
     }
 
+    /// See `MergesAttention`: both work on one instance.
+    bool shares_order(const KokkosDeviceWork& other) const { return space_ == other.space_; }
+    float* prior_results(std::int64_t size) { return attention_.prior(space_, size); }
+
     const ExecutionSpace& space() const { return space_; }
 
     void fence() {
