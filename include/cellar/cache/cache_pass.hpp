@@ -49,6 +49,7 @@ template <class Memory>
 class [[nodiscard]] CachePass {
     using State = typename detail::StateOf<Memory>::type;
     static constexpr bool stores = detail::StateOf<Memory>::stores;
+    static constexpr bool uploads = stores && UploadsCells<typename State::Backend>;
 
 public:
     using memory_type = Memory;
@@ -88,7 +89,8 @@ public:
     /// extent or length, rows that are not aligned for their type, and an Eigen matrix by columns with a token in each
     /// row are violations.
     template <class K, class V>
-        void put(int layer, const K& k, const V& v, Where where = Where::current()) & requires(stores) {
+        requires(stores)
+    void put(int layer, const K& k, const V& v, Where where = Where::current()) & {
         static_assert(Memory::holds_data, "put: this cache has no keys and values (its backend is NoData), expected a "
                                           "backend with memory; or write your own at cells(): no put is needed");
         const detail::Caller caller{where};
@@ -112,7 +114,7 @@ public:
     /// does that. After it, `put` enqueues kernels only, the same ones for every pass of as many tokens: a graph can
     /// capture them and replay them in later passes, each after its own `upload_cells` and with `mark_put` for each
     /// layer that has memory of its own. `reserve` fixes the address.
-    void upload_cells(Where where = Where::current()) requires(stores&& UploadsCells<typename State::Backend>) {
+    void upload_cells(Where where = Where::current()) requires(uploads) {
         const detail::Caller caller{where};
         state().backend.upload_cells(cells());
     }
