@@ -12,8 +12,8 @@ HEAD = f"{check.LICENCE}\n#pragma once\n"
 SOUND = {
     "base/ids.hpp": HEAD + "#include <cstdint>\n// Kokkos and Eigen in a comment are words\n",
     "window/window.hpp": HEAD + "#include <cellar/base/ids.hpp>\n",
-    "window/detail/retention.hpp": HEAD + "namespace cellar::detail {}\n",
-    "window/sliding_window.hpp": HEAD + "#include <cellar/window/detail/retention.hpp>\n",
+    "window/detail/forgetting_window.hpp": HEAD + "namespace cellar::detail {}\n",
+    "window/sliding_window.hpp": HEAD + "#include <cellar/window/detail/forgetting_window.hpp>\n",
     "kernel/rotate.hpp": HEAD + "#include <cellar/base/ids.hpp>\n",
     "book/cell_table.hpp": HEAD + "#include <cellar/window/window.hpp>\nnamespace cellar::detail {}\n",
     "backend/backend.hpp": HEAD + "namespace cellar {}\n",
@@ -67,7 +67,7 @@ class Rules(unittest.TestCase):
         self.expect("lies in no room, where only", "cache.hpp", HEAD)
 
     def test_detail_of_another_room(self):
-        text = HEAD + "#include <cellar/window/detail/retention.hpp>\n"
+        text = HEAD + "#include <cellar/window/detail/forgetting_window.hpp>\n"
         self.expect("which is for window/ alone", "book/leaf.hpp", text)
         self.expect("which is for window/ alone", "cellar.hpp", text)
 

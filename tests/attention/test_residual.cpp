@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <new>
 #include <random>
 #include <string>
 #include <type_traits>
@@ -547,6 +548,30 @@ TEST_CASE("attend_residual: backends that compute attention, but not in one orde
     CHECK(violation_of([&] { attend_residual(older, newer, 0, rows, out); })
           == "attend_residual: the memories have backends with different instances of the execution space, expected "
              "one, so that their work is done in order");
+}
+
+TEST_CASE("after a device had no memory for what a residual leaves to see, a call without one starts anew") {
+    const CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = dim};
+    Unrotated<StandardV<float>, FullCausal, OwnAttention> older{shape, {.capacity = 40, .batch = 40}};
+    Unrotated<StandardV<half>, SlidingWindow<>, OwnAttention> newer{
+        shape, {.capacity = 40, .batch = 40}, SlidingWindow<>{4}};
+    auto pass = older.begin(Sequence{0}, 40).value();
+    auto newest = newer.begin(Sequence{0}, 40).value();
+    const Floats k = attention_test::wave(40 * dim, 1), v = attention_test::wave(40 * dim, 2), ones(v.size(), 1);
+    pass.put(0, k, v);
+    newest.put(0, k, ones);
+    Floats plain(k.size()), out(k.size());
+    attend(pass, 0, k, plain);
+    auto& backend = pass.attention_source("test", 0).backend();
+    backend.fails = true;
+    CHECK_THROWS_AS(attend_residual(pass, newest, 0, k, out), std::bad_alloc);
+    backend.fails = false;
+    attend(pass, 0, k, out);
+    CHECK(out == plain);
+    attend_residual(pass, newest, 0, k, out);
+    CHECK(out != plain);
+    attend(pass, 0, k, out);
+    CHECK(out == plain);
 }
 
 TEST_CASE("a hybrid with a residual goes back as far as the residual's retention") {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <vector>
 
 namespace cellar_test {
@@ -17,6 +18,7 @@ struct OwnAttention : cellar::HostBackend {
     void begin_attention(const cellar::AttentionLists& of_pass) {
         ++passes;
         lists = of_pass;
+        if (fails) throw std::bad_alloc{};
     }
 
     template <class Keys, class Values, class Q, class Out>
@@ -36,6 +38,7 @@ struct OwnAttention : cellar::HostBackend {
 
     cellar::AttentionLists lists;
     int queue = 0;
+    bool fails = false; ///< as a device without memory for the lists
     std::vector<float> prior;
     int passes = 0;
     int layers = 0;

@@ -201,6 +201,19 @@ TEST_CASE("a shared layer reads its owner's memory, whatever lies between them")
     CHECK(memory->bytes() == (4 + 8) * 2 * 8 * 2 * 2);
 }
 
+TEST_CASE("a layer without keys shares none, whatever its shape says") {
+    LayerDescription state{.kind = LayerKind::recurrent, .state = {{"conv", {4, 8}}, {"ssm", {2, 8, 4}}}};
+    RunTimeDescription model = model_of({full_layer(), {.kind = LayerKind::nothing}, state});
+    const std::int64_t expected = bytes<Memory>(model, {.attention = {.cells = 64}}).value().total();
+    const std::int64_t of_layout = bytes<Layout, float>(model, {.attention = {.cells = 64}}).value().total();
+    for (const int owner : {0, 2, 1000}) {
+        model.layers[1].shape.shares_layer = owner;
+        model.layers[2].shape.shares_layer = owner;
+        CHECK(bytes<Memory>(model, {.attention = {.cells = 64}}).value().total() == expected);
+        CHECK(bytes<Layout, float>(model, {.attention = {.cells = 64}}).value().total() == of_layout);
+    }
+}
+
 TEST_CASE("what was not compiled in is refused, and so are layers that one member cannot have together") {
     using OnlyFull = Hybrid<RunTimePattern, Full>;
     CHECK(

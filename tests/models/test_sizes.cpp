@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 // Computed sizes equal allocated sizes.
+
+#include "../violations.hpp"
 #include "every_model.hpp"
 #include <cellar/attention/attend_bytes.hpp>
 #include <cellar/cache/sizes.hpp>
@@ -152,6 +154,14 @@ TEST_CASE("sizes of a description that contradicts itself, or has too many tenso
     model.layers[3].state.clear();
     CHECK(bytes(model, limits).error().message == check(model).error().message);
     CHECK(largest_limits(model, limits, 1 << 30).error().message == check(model).error().message);
+}
+
+TEST_CASE("a tensor that no memory can have has no size") {
+    Description model = mamba2_2_7b;
+    model.state[0].extents[0] = 65536;
+    model.state[0].extents[1] = 65537; // in 32 bits, the product would be 65536
+    CHECK(violation_of([&] { static_cast<void>(bytes(model, {})); })
+          == "state shape: a tensor of 2^28 elements or more, expected fewer");
 }
 
 TEST_CASE("what fits into a budget, as the page about sizes shows it") {

@@ -66,8 +66,8 @@ ResidualParts residual_parts(Scratch& memory, const StridedView<Out, 3>& out, co
     });
 }
 
-/// Where a device puts the results of the newer memory, in memory of the older one's backend: it merges them with the
-/// others as it writes these.
+/// Where a device puts the results of the newer memory: in memory of the older one's backend, which merges them into
+/// its own.
 template <class Backend, class Out>
 PartialAttention<float> prior_part(Backend& older, const Backend& newer, const StridedView<Out, 3>& out) {
     CELLAR_EXPECTS(older.shares_order(newer),
@@ -138,8 +138,8 @@ void attend_residual_with(Instructions instructions, Pass& pass, Residual& resid
 /// Cost: each key and value that a token sees is read as often as by `attend`, from one of the memories; then the two
 /// results are merged, in O(tokens * heads * value_dim). Allocates as `attend` does, and the results of `pass` as
 /// floats, those of both if `out` is not of float, if it needs more memory than any call before. A device enqueues the
-/// kernels of two calls of `attend`, and writes the results of `residual` as floats, which those of `pass` are merged
-/// with.
+/// kernels of two calls of `attend`, and allocates the results of `residual` in place of these: tokens * heads *
+/// (value_dim + 1) floats, or up to twice as many.
 template <class Pass, class Residual, class Queries, class Out, class Threads = CallingThread>
 void attend_residual(Pass& pass, Residual& residual, int layer, const Queries& q, Out&& out,
                      const AttentionOptions& options = {}, const Threads& threads = {},

@@ -325,8 +325,8 @@ concept ComputesAttention = requires(B& b, const AttentionLists& lists, const de
 ///
 /// - `shares_order(other)`: true if work that is given to this backend and to `other` is done in the order in which it
 ///   was given.
-/// - `prior_results(n)`: memory for n floats, until the next call. May block and allocate, if it is more than ever
-///   before.
+/// - `prior_results(n)`: memory for n floats, which `other` writes and `attend` then reads as `work.prior`. Valid until
+///   the next `prior_results`. May block and allocate, if it is more than ever before.
 template <class B>
 concept MergesAttention = ComputesAttention<B> && requires(B& b, const B& other, std::int64_t n) {
     { b.shares_order(other) } -> std::same_as<bool>;

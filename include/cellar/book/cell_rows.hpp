@@ -31,6 +31,8 @@ class CellRows final : public ListRows<CellRow, 2, 2> {
 public:
     static constexpr const char* name = "lists"; ///< in messages
 
+    static_assert(columns == counts + 1);
+
     using ListRows::ListRows;
 
     /// Brings the rows of the book's open pass up to date. The book's table must track changes. May throw; then the

@@ -25,6 +25,7 @@ public:
     static constexpr const char* name = "pages"; ///< in messages
 
     enum Column { first_offsets = counts + 1, last_lengths, lengths };
+    static_assert(columns == lengths + 1);
 
     PageRows(std::int32_t sequences, std::int32_t batch, std::int32_t page_size)
         : ListRows{sequences, batch}, page_size_{page_size} {}

@@ -403,7 +403,7 @@ public:
     /// block on the host takes up to 64 bytes more, so that it is aligned, and one of 32 MiB or more up to 2 MiB, which
     /// are never written. Later, operations add what they keep: snapshots, schedules, promises, and runs of sequences
     /// that are longer than their share (docs/design.md). `visible` and `attend` add memory of their own
-    /// (`attend_bytes`), and `begin(s, n)` 8 bytes for each token of the largest pass.
+    /// (`attend_bytes`), and `begin(s, n)` up to 16 bytes for each token of the largest pass.
     static constexpr MemoryBytes bytes_for(const CacheShape& shape, const CacheLimits& limits,
                                            const Window& window = Window{}, const PassUses& uses = {}) {
         return State::bytes_for(shape, limits, window, uses);

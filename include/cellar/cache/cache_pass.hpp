@@ -41,15 +41,15 @@ struct History {
 /// destroyed without `commit` is dropped: the cache is as if it had never begun. One pass may be open at a time; it
 /// must not outlive its cache.
 ///
-/// That of an `EncoderMemory` reads inputs for a decoder's batch: each token sees the inputs of its own sequence at its
-/// position or before. It takes no cells and stores nothing, so it has no `put` and the like, and committing and
+/// The pass of an `EncoderMemory` reads inputs for a decoder's batch: each token sees the inputs of its own sequence at
+/// its position or before. It takes no cells and stores nothing, so it has no `put` and the like, and committing and
 /// dropping are the same. The history is empty if no token of the batch sees an input. For a token that sees none, all
 /// of it is hidden.
 template <class Memory>
 class [[nodiscard]] CachePass {
     using State = typename detail::StateOf<Memory>::type;
-    static constexpr bool stores = detail::StateOf<Memory>::stores;
-    static constexpr bool uploads = stores && UploadsCells<typename State::Backend>;
+    static constexpr bool stores_tokens = detail::StateOf<Memory>::stores;
+    static constexpr bool uploads = stores_tokens && UploadsCells<typename State::Backend>;
 
 public:
     using memory_type = Memory;
@@ -65,17 +65,17 @@ public:
     std::int32_t tokens() const { return tokens_; }
 
     /// The tokens that are stored here: all but those that `Batch::stored` leaves to another memory.
-    std::int32_t stored_tokens() const requires(stores) { return stored_; }
+    std::int32_t stored_tokens() const requires(stores_tokens) { return stored_; }
 
     /// The cell of each stored token; empty for a reserved pass.
-    std::span<const Cell> cells(Where where = Where::current()) const requires(stores) {
+    std::span<const Cell> cells(Where where = Where::current()) const requires(stores_tokens) {
         const detail::Caller caller{where};
         if (state().pass.reserved) return {};
         return {state().book.pass().cells.data(), state().book.pass().cells.size()};
     }
 
     /// Copies `cells()` to 64-bit integers, as many as there are: to an index tensor of ggml or PyTorch.
-    void copy_cells(std::span<std::int64_t> to, Where where = Where::current()) const requires(stores) {
+    void copy_cells(std::span<std::int64_t> to, Where where = Where::current()) const requires(stores_tokens) {
         const detail::Caller caller{where};
         const std::span<const Cell> own = cells(where);
         CELLAR_EXPECTS(to.size() == own.size(), "copy_cells: room for ", to.size(), " cells, expected ", own.size());
@@ -89,7 +89,7 @@ public:
     /// extent or length, rows that are not aligned for their type, and an Eigen matrix by columns with a token in each
     /// row are violations.
     template <class K, class V>
-        requires(stores)
+        requires(stores_tokens)
     void put(int layer, const K& k, const V& v, Where where = Where::current()) & {
         static_assert(Memory::holds_data, "put: this cache has no keys and values (its backend is NoData), expected a "
                                           "backend with memory; or write your own at cells(): no put is needed");
@@ -121,7 +121,7 @@ public:
 
     /// `Cache::rows`, for kernels that write the batch's rows themselves: to `cells()`, and nowhere else. `mark_put`
     /// follows.
-    auto in_place(int layer, Where where = Where::current()) & requires(stores) {
+    auto in_place(int layer, Where where = Where::current()) & requires(stores_tokens) {
         static_assert(Memory::holds_data, "in_place: this cache has no keys and values (its backend is NoData), "
                                           "expected a backend with memory; or write your own at cells()");
         const detail::Caller caller{where};
@@ -131,7 +131,7 @@ public:
 
     /// Replaces `put` where the layer's keys and values were written by other means: by a replayed graph, or
     /// `in_place`.
-    void mark_put(int layer, Where where = Where::current()) & requires(stores) {
+    void mark_put(int layer, Where where = Where::current()) & requires(stores_tokens) {
         const detail::Caller caller{where};
         const std::size_t index = state().store_index("mark_put", layer);
         expect_own_memory("mark_put", layer);
@@ -496,7 +496,7 @@ void CachePass<Memory>::drop() noexcept {
 
 template <class Memory>
 void CachePass<Memory>::finish_commit() noexcept {
-    if (state().pass.reserved || !stores) return drop();
+    if (state().pass.reserved || !stores_tokens) return drop();
     state().book.commit();
     close();
 }

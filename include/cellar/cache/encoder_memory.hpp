@@ -62,7 +62,7 @@ public:
         state().holds_inputs = true;
     }
 
-    /// See `Cache::bytes_for`. Later, `write` adds 8 bytes for each token of its largest pass.
+    /// See `Cache::bytes_for`. Later, `write` adds up to 16 bytes for each token of its largest pass.
     static constexpr MemoryBytes bytes_for(const CacheShape& shape, const CacheLimits& limits,
                                            const PassUses& uses = {}) {
         return Cells::bytes_for(shape, at_any_position(limits), FullCausal{}, uses);

@@ -88,7 +88,7 @@ private:
     std::vector<std::byte> converted_scales_;
 };
 
-/// Where the units of an array go that arrives: as they are, converted one by one, or with the heads that they are of.
+/// Where the units of an array go that arrives: as they are, converted one by one, or as whole heads.
 struct ArrivingArray {
     StoredFormat from{};
     const StoredArray* to = nullptr; ///< null for heads

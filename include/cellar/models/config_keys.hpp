@@ -128,11 +128,15 @@ public:
             if (known.name == name) return &known;
             names += (names.empty() ? "" : ", ") + std::string{known.name};
         }
-        fail({"the ", kind, " ", printable(name), " is not known, expected one of ", names,
-              "; for another model, fill in a RunTimeDescription as docs/models.md shows"});
+        fail_unknown(kind, name, names);
         return nullptr;
     }
 
+    // Not in the template above, because nvcc writes such lists wrongly there.
+    void fail_unknown(const char* kind, const std::string& name, const std::string& known) {
+        fail({"the ", kind, " ", printable(name), " is not known, expected one of ", known,
+              "; for another model, fill in a RunTimeDescription as docs/models.md shows"});
+    }
     void fail(std::initializer_list<cellar::detail::MessagePart> sentence) {
         if (error_.empty()) error_ = cellar::detail::composed(sentence);
     }

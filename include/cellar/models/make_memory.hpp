@@ -58,12 +58,16 @@ inline ModelError shares_other_member(std::size_t index, int owner) {
     return model_error({"layer ", index, " shares layer ", owner, ", which belongs to another member of the memory"});
 }
 
+inline ModelError cannot_be_made(std::size_t member, const ModelError& error) {
+    return model_error({"member ", member, " of the memory cannot be made: ", error.message});
+}
+
 template <class M>
 ModelResult<void> check_member(const DividedLayers& divided, std::size_t member) {
     if (divided.members[member].empty()) return {};
     const ModelResult<void> checked = MemberFor<M>::check(divided.members[member]);
     if (checked) return checked;
-    return model_error({"member ", member, " of the memory cannot be made: ", checked.error().message});
+    return cannot_be_made(member, checked.error());
 }
 
 /// Each layer goes to the first of these members that takes it. Refuses a layer that none takes, and layers that one
@@ -74,7 +78,7 @@ ModelResult<DividedLayers> divide(const RunTimeDescription& model) {
     DividedLayers divided{.members = std::vector<MemberLayers>(sizeof...(Members))};
     for (std::size_t i = 0; i < model.layers.size(); ++i) {
         LayerDescription layer = model.layers[i];
-        const int owner = layer.shape.shares_layer;
+        const int owner = layer.owner();
         if (owner >= 0) layer.factors = model.layers[static_cast<std::size_t>(owner)].factors;
         int member = 0;
         const bool is_taken = ((MemberFor<Members>::takes(layer) || (++member, false)) || ...);

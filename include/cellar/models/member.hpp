@@ -57,7 +57,8 @@ struct DividedLayers {
         index_in_member.push_back(0);
         if (member == no_memory) return;
         MemberLayers& own = members[static_cast<std::size_t>(member)];
-        if (int& owner = layer.shape.shares_layer; owner >= 0) owner = index_in_member[static_cast<std::size_t>(owner)];
+        if (const int owner = layer.owner(); owner >= 0)
+            layer.shape.shares_layer = index_in_member[static_cast<std::size_t>(owner)];
         index_in_member.back() = static_cast<int>(own.size());
         own.push_back(std::move(layer));
     }

@@ -61,6 +61,11 @@ struct LayerDescription {
     /// Of a kind with keys: what the channels are divided by, as in `CacheShape::factors`. No file has them: they come
     /// from a `ChannelCalibration`. Those of a layer that shares another's memory do not count.
     ChannelFactors factors{};
+
+    /// The layer whose keys and values these are; -1: its own, or none.
+    constexpr int owner() const {
+        return kind == LayerKind::recurrent || kind == LayerKind::nothing ? -1 : shape.shares_layer;
+    }
 };
 
 /// What a model stores, layer by layer, as a file says. `check` tells whether it contradicts itself.

@@ -104,7 +104,8 @@ constexpr std::vector<MemberLayers> sized_members(std::vector<LayerDescription> 
     DividedLayers divided;
     for (LayerDescription& layer : layers) {
         layer.factors = {}; // they are not counted
-        for (StateDescription& tensor : layer.state) tensor = {tensor.name, {static_cast<int>(tensor.elements())}};
+        for (StateDescription& tensor : layer.state)
+            tensor = {tensor.name, {static_cast<int>(std::min(tensor.elements(), std::int64_t{INT32_MAX}))}};
         const auto is_alike = [&](const MemberLayers& member) {
             const LayerDescription& first = member.front();
             return first.kind == layer.kind && first.window == layer.window && first.state.size() == layer.state.size();
@@ -185,7 +186,7 @@ ModelResult<MemoryLimits> largest_limits(const RunTimeDescription& model, const 
     });
 }
 
-/// The same for a published model. None if not even one cell fits.
+/// The same for a published model. None if it contradicts itself, or if not even one cell fits.
 template <LayoutPolicy Layout = StandardV<bf16>, Element State = float>
 std::optional<MemoryLimits> largest_limits(const Description& model, const MemoryLimits& limits, std::int64_t most) {
     const auto found = largest_limits<Layout, State>(at_run_time(model), limits, most);

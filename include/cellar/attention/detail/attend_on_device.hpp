@@ -65,6 +65,7 @@ void attend_on_device(Source& source, Work work) {
             PassTokens* kept;
             PassTokens tokens;
         };
+        memory.planned_for = nullptr; // what follows may throw
         Taken taken = take_arrays(memory.tokens, [&](ScratchArrays& arrays) {
             return Taken{arrays.take<PassTokens>(1), PassTokens{work.shape.tokens, arrays}};
         });

@@ -22,7 +22,7 @@ struct RoundedWeights {
 /// 1 or 2, with a factor each.
 ///
 /// And how two neighbouring cells are read, for values: as many of each become pairs, which their weights are
-/// multiplied by. `cells_together` are read from one prefetch to the next. `width` values have the same weights.
+/// multiplied by. A prefetch follows every `cells_together` cells. `width`: the values of these groups.
 ///
 /// Codes of keys become unsigned bytes, which are `Bias` larger, and those of values integers of 16 bits.
 template <int Bias, int Groups>
@@ -474,8 +474,7 @@ CELLAR_INLINE LinesAhead lines_ahead(const FetchedRows& next, int rows, int cell
     return {next, (rows + 3) / 4 * std::max<std::int64_t>(1, dim * cells / together)};
 }
 
-/// See `add_codes` of kernels_for_codes.hpp, and `dot_in_columns`. Of bytes, with ByteColumns<32>, groups may have any
-/// size.
+/// See `add_codes` of kernels_for_codes.hpp, and `dot_in_columns`. With `ByteColumns<32>`, groups of any size.
 ///
 /// The products of weights and factors are rounded to integers. The error of a sum of values is at most 2^-10 of the
 /// largest magnitude that its codes have with the largest factor of the tile.

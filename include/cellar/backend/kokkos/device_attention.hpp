@@ -159,7 +159,7 @@ private:
         return {partial + 2 * plan_.partial_rows, reinterpret_cast<SoftmaxSum*>(partial)};
     }
 
-    // Blocks and allocates if the memory was never as large. Histories grow, so at least to twice the size.
+    // Blocks and allocates if the memory was never as large. Histories and batches grow, so at least to twice the size.
     static float* grown(const ExecutionSpace& space, KokkosBlock<float, MemorySpace>& memory, std::int64_t floats) {
         const auto size = static_cast<std::size_t>(floats);
         if (size > memory.size()) {

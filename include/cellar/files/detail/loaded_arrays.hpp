@@ -16,6 +16,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -98,21 +99,29 @@ private:
     std::optional<FileError> failure_;
 };
 
-/// The place of the units from byte `offset` of a tensor on, if they are copied or converted one by one.
-inline std::byte* place_of(const ArrivingArray& arriving, std::uint64_t offset) {
-    return arriving.to->on_host().data() + offset / arriving.from.unit_bytes * arriving.to->format.unit_bytes;
-}
+/// Where an array of a file goes. On a device, asking for its memory waits for work, so it is asked once.
+struct LoadTarget {
+    ArrivingArray array;
+    std::byte* data; ///< null for heads
 
-/// Fills that place, or converts heads. If bytes are copied, they already are there.
-inline void take_piece(const ArrivingArray& arriving, const FilePiece& piece) {
-    const std::size_t element_bytes = bytes_of(piece.tensor->dtype);
-    if (arriving.is_copied())
-        return swap_to_little_endian({place_of(arriving, piece.offset), piece.bytes.size()}, element_bytes);
-    std::vector<std::byte> swapped;
-    const auto bytes = in_native_order(piece.bytes, element_bytes, swapped);
-    if (arriving.heads != nullptr) return arriving.heads->take(bytes, arriving.are_scales);
-    arriving.convert(bytes.data(), place_of(arriving, piece.offset), bytes.size() / arriving.from.unit_bytes);
-}
+    explicit LoadTarget(const ArrivingArray& arriving)
+        : array{arriving}, data{arriving.to == nullptr ? nullptr : arriving.to->on_host().data()} {}
+
+    /// Of the units from a byte of the tensor on.
+    std::byte* place(std::uint64_t offset) const {
+        return data + offset / array.from.unit_bytes * array.to->format.unit_bytes;
+    }
+
+    /// Fills that place, or converts heads. If bytes are copied, they already are there.
+    void take(const FilePiece& piece) const {
+        const std::size_t element_bytes = bytes_of(piece.tensor->dtype);
+        if (array.is_copied()) return swap_to_little_endian({place(piece.offset), piece.bytes.size()}, element_bytes);
+        std::vector<std::byte> swapped;
+        const auto bytes = in_native_order(piece.bytes, element_bytes, swapped);
+        if (array.heads != nullptr) return array.heads->take(bytes, array.are_scales);
+        array.convert(bytes.data(), place(piece.offset), bytes.size() / array.from.unit_bytes);
+    }
+};
 
 /// Reaches what a reader does not offer in public.
 struct ReaderAccess {
@@ -128,20 +137,22 @@ inline FileResult<void> read_arrays(const std::filesystem::path& path, FileReade
                                     std::span<const StoredArray> arrays) {
     const auto all = arriving_arrays(source, arrays);
     if (!all) return unsuitable(path, all.error().text);
+    std::map<std::string, LoadTarget> targets;
+    for (const auto& [name, array] : *all) targets.emplace(name, LoadTarget{array});
     const auto find = [&](const StoredTensor& tensor) {
-        const auto found = all->find(tensor.name);
-        return found == all->end() ? nullptr : &found->second;
+        const auto found = targets.find(tensor.name);
+        return found == targets.end() ? nullptr : &found->second;
     };
     const auto place = [&](const StoredTensor& tensor, std::uint64_t offset) {
-        const ArrivingArray* const arriving = find(tensor);
-        return arriving != nullptr && arriving->is_copied() ? place_of(*arriving, offset) : nullptr;
+        const LoadTarget* const target = find(tensor);
+        return target != nullptr && target->array.is_copied() ? target->place(offset) : nullptr;
     };
     reader.rewind();
     for (;;) {
         auto piece = ReaderAccess::next_into_new(reader, place);
         if (!piece) return std::move(piece).error();
         if (piece->tensor == nullptr) return {};
-        if (const ArrivingArray* const arriving = find(*piece->tensor)) take_piece(*arriving, *piece);
+        if (const LoadTarget* const target = find(*piece->tensor)) target->take(*piece);
     }
 }
 

@@ -75,7 +75,7 @@ template <class... Blocks>
 struct PatternOf<Repeat<Blocks...>> : PatternBlocks<true, Blocks...> {};
 template <class... Blocks>
 struct PatternOf<LayerList<Blocks...>> : PatternBlocks<false, Blocks...> {};
-/// Both members have every layer. Its place is that in the first one, and the same in the second.
+/// Both members have every layer, at the same index; its place names the first one.
 template <>
 struct PatternOf<WithResidual> {
     template <class... Members>
