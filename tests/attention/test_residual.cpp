@@ -44,6 +44,43 @@ constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
 template <class Layout, class Window, class Backend = HostBackend>
 using Unrotated = Cache<Layout, Window, UnrotatedShift, Backend>;
 
+/// What `attend_residual` objects to in passes of so many tokens of two memories with one layer and one head.
+std::string objection(auto& older_memory, auto& newer_memory, int tokens = 1) {
+    const Floats rows(static_cast<std::size_t>(tokens) * dim);
+    auto older = older_memory.begin(Sequence{0}, tokens).value();
+    auto newer = newer_memory.begin(Sequence{0}, tokens).value();
+    older.put(0, rows, rows), newer.put(0, rows, rows);
+    Floats out(rows.size());
+    return violation_of([&] { attend_residual(older, newer, 0, rows, out); });
+}
+
+/// Passes of 40 tokens in two memories, of which the newer one shows the last four, with values of 1.
+template <class Backend>
+struct TwoPasses {
+    CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = dim};
+    CacheLimits limits{.capacity = 40, .batch = 40};
+    Unrotated<StandardV<float>, FullCausal, Backend> older{shape, limits};
+    Unrotated<StandardV<half>, SlidingWindow<>, Backend> newer{shape, limits, SlidingWindow<>{4}};
+    CachePass<decltype(older)> pass = older.begin(Sequence{0}, 40).value();
+    CachePass<decltype(newer)> newest = newer.begin(Sequence{0}, 40).value();
+    Floats k = attention_test::wave(40 * dim, 1);
+
+    TwoPasses() {
+        pass.put(0, k, attention_test::wave(40 * dim, 2));
+        newest.put(0, k, Floats(k.size(), 1));
+    }
+    Floats plain() {
+        Floats out(k.size());
+        attend(pass, 0, k, out);
+        return out;
+    }
+    Floats with_residual() {
+        Floats out(k.size());
+        attend_residual(pass, newest, 0, k, out);
+        return out;
+    }
+};
+
 /// A batch as lists.
 struct Tokens {
     std::vector<Position> positions{};
@@ -464,25 +501,23 @@ TEST_CASE("keys that are rotated on read may have a residual, and so may latents
     latent.check(BatchBuilder{Sequence{0}, Position{30}, 1});
 }
 
-TEST_CASE("layers of a pass may have a residual or not") {
-    const CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = dim};
-    const CacheLimits limits{.capacity = 40, .batch = 40};
-    Cache<StandardV<float>> older{shape, limits};
-    Cache<StandardV<float>, SlidingWindow<>> newer{shape, limits, SlidingWindow<>{4}};
-    auto pass = older.begin(Sequence{0}, 40).value();
-    auto newest = newer.begin(Sequence{0}, 40).value();
-    const Floats k = attention_test::wave(40 * dim, 1), v = attention_test::wave(40 * dim, 2), ones(v.size(), 1);
-    pass.put(0, k, v);
-    newest.put(0, k, ones);
-    Floats plain(k.size()), first(k.size()), again(k.size()), second(k.size());
-    attend(pass, 0, k, plain);
-    attend_residual(pass, newest, 0, k, first);
-    attend(pass, 0, k, again);
-    attend_residual(pass, newest, 0, k, second);
-    CHECK(again == plain);
-    CHECK(second == first);
+TEST_CASE_TEMPLATE("layers of a pass may have a residual or not", Backend, HostBackend, OwnAttention) {
+    TwoPasses<Backend> both;
+    const Floats plain = both.plain(), first = both.with_residual();
+    CHECK(both.plain() == plain);
+    CHECK(both.with_residual() == first);
     CHECK(first != plain);
     CHECK(std::all_of(first.begin(), first.begin() + 4 * dim, [](float x) { return std::abs(x - 1) < 1e-6F; }));
+}
+
+TEST_CASE("after a device had no memory for what a residual leaves to see, a call without one starts anew") {
+    TwoPasses<OwnAttention> both;
+    const Floats plain = both.plain();
+    bool& fails = both.pass.attention_source("test", 0).backend().fails;
+    fails = true;
+    CHECK_THROWS_AS(both.with_residual(), std::bad_alloc);
+    fails = false;
+    CHECK(both.plain() == plain);
 }
 
 TEST_CASE("what a memory does not show to a token does not reach it through the other one") {
@@ -540,38 +575,9 @@ TEST_CASE("attend_residual: backends that compute attention, but not in one orde
     Unrotated<StandardV<float>, FullCausal, OwnAttention> older_memory{shape, {.capacity = 8}};
     Unrotated<StandardV<half>, SlidingWindow<>, OwnAttention> newer_memory{
         shape, {.capacity = 8}, SlidingWindow<>{3}, {}, other};
-    const Floats rows(dim);
-    auto older = older_memory.begin(Sequence{0}, 1).value();
-    auto newer = newer_memory.begin(Sequence{0}, 1).value();
-    older.put(0, rows, rows), newer.put(0, rows, rows);
-    Floats out(rows.size());
-    CHECK(violation_of([&] { attend_residual(older, newer, 0, rows, out); })
+    CHECK(objection(older_memory, newer_memory)
           == "attend_residual: the memories have backends with different instances of the execution space, expected "
              "one, so that their work is done in order");
-}
-
-TEST_CASE("after a device had no memory for what a residual leaves to see, a call without one starts anew") {
-    const CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = dim};
-    Unrotated<StandardV<float>, FullCausal, OwnAttention> older{shape, {.capacity = 40, .batch = 40}};
-    Unrotated<StandardV<half>, SlidingWindow<>, OwnAttention> newer{
-        shape, {.capacity = 40, .batch = 40}, SlidingWindow<>{4}};
-    auto pass = older.begin(Sequence{0}, 40).value();
-    auto newest = newer.begin(Sequence{0}, 40).value();
-    const Floats k = attention_test::wave(40 * dim, 1), v = attention_test::wave(40 * dim, 2), ones(v.size(), 1);
-    pass.put(0, k, v);
-    newest.put(0, k, ones);
-    Floats plain(k.size()), out(k.size());
-    attend(pass, 0, k, plain);
-    auto& backend = pass.attention_source("test", 0).backend();
-    backend.fails = true;
-    CHECK_THROWS_AS(attend_residual(pass, newest, 0, k, out), std::bad_alloc);
-    backend.fails = false;
-    attend(pass, 0, k, out);
-    CHECK(out == plain);
-    attend_residual(pass, newest, 0, k, out);
-    CHECK(out != plain);
-    attend(pass, 0, k, out);
-    CHECK(out == plain);
 }
 
 TEST_CASE("a hybrid with a residual goes back as far as the residual's retention") {
@@ -739,12 +745,7 @@ TEST_CASE("attend_residual: a residual that shows more than the other memory is 
     const auto message = [&](auto window, const SlidingWindow<>& exact, int tokens) {
         Unrotated<StandardV<float>, decltype(window)> older_memory{shape, limits, window};
         Exact newer_memory{shape, limits, exact};
-        const Floats rows(static_cast<std::size_t>(tokens) * dim);
-        auto older = older_memory.begin(Sequence{0}, tokens).value();
-        auto newer = newer_memory.begin(Sequence{0}, tokens).value();
-        older.put(0, rows, rows), newer.put(0, rows, rows);
-        Floats out(rows.size());
-        return violation_of([&] { attend_residual(older, newer, 0, rows, out); });
+        return objection(older_memory, newer_memory, tokens);
     };
     CHECK(message(SlidingWindow<>{3}, SlidingWindow<>{4}, 3) == "none"); // both show everything
     CHECK(
@@ -769,12 +770,7 @@ TEST_CASE("attend_residual: a residual whose window may have gaps is a violation
     const CacheShape shape{.layers = 1, .kv_heads = 1, .head_dim = dim};
     Coarse older_memory{shape, {.capacity = 8, .positions = Positions::any}};
     Exact newer_memory{shape, {.capacity = 8, .positions = Positions::any}, SlidingWindow<>{3}};
-    const Floats rows(dim);
-    auto older = older_memory.begin(Sequence{0}, 1).value();
-    auto newer = newer_memory.begin(Sequence{0}, 1).value();
-    older.put(0, rows, rows), newer.put(0, rows, rows);
-    Floats out(rows.size());
-    CHECK(violation_of([&] { attend_residual(older, newer, 0, rows, out); })
+    CHECK(objection(older_memory, newer_memory)
           == "attend_residual: the residual has Positions::any, expected consecutive ones, so that all that its window "
              "shows is there");
 }

@@ -159,6 +159,18 @@ WithNewest with_newest(std::int32_t cells) {
 
 constexpr Admit every_admit[] = {Admit::when_it_fits, Admit::with_promise};
 
+/// In a hybrid, with a tree.
+template <class M>
+void serve_with_tree(M memory, std::int32_t cells, Admit admit, std::mt19937& random) {
+    PrefixTree tree{memory, {.offloaded_bytes = 1 << 20}};
+    serve_in(memory, TreeMemory{tree}, admit, random);
+    CHECK(audit(tree) == "");
+    CHECK(tree.statistics().tokens_attached > 0);
+    tree.clear();
+    check_empty(memory.template member<toy::Full>(), cells);
+    check_empty(memory.template member<toy::Sliding>(), memory.template member<toy::Sliding>().cells());
+}
+
 } // namespace
 
 TEST_CASE("at random, without a tree: every request gets the answer that it gets alone") {
@@ -201,13 +213,7 @@ TEST_CASE("at random, in a hybrid of a window, all tokens and a state") {
             toy::Memory plain = hybrid(4, cells);
             serve_in(plain, PlainMemory{plain}, admit, random);
             check_empty(plain.member<toy::Full>(), cells);
-            toy::Memory shared = hybrid(6, cells);
-            PrefixTree tree{shared, {.offloaded_bytes = 1 << 20}};
-            serve_in(shared, TreeMemory{tree}, admit, random);
-            CHECK(audit(tree) == "");
-            tree.clear();
-            check_empty(shared.member<toy::Full>(), cells);
-            check_empty(shared.member<toy::Sliding>(), shared.member<toy::Sliding>().cells());
+            serve_with_tree(hybrid(6, cells), cells, admit, random);
         }
 }
 
@@ -222,14 +228,7 @@ TEST_CASE("at random, in a cache and its residual") {
                 serve_in(plain, PlainMemory{plain, put_back}, admit, random);
             check_empty(plain.member<toy::Full>(), cells);
             check_empty(plain.member<toy::Sliding>(), plain.member<toy::Sliding>().cells());
-            WithNewest shared = with_newest(cells);
-            PrefixTree tree{shared, {.offloaded_bytes = 1 << 20}};
-            serve_in(shared, TreeMemory{tree}, admit, random);
-            CHECK(audit(tree) == "");
-            CHECK(tree.statistics().tokens_attached > 0);
-            tree.clear();
-            check_empty(shared.member<toy::Full>(), cells);
-            check_empty(shared.member<toy::Sliding>(), shared.member<toy::Sliding>().cells());
+            serve_with_tree(with_newest(cells), cells, admit, random);
         }
 }
 

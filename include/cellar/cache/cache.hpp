@@ -123,8 +123,8 @@ public:
         return Pass{state(), tokens, CellRange{0, state().stores.cells()}, true};
     }
 
-    /// Room for `CachePass::lists` of at most `cells` visible cells a sequence, and for their `pages` if a page size is
-    /// given. Up to that, the addresses of the lists do not change; those of pages, until another size is asked for.
+    /// Room for `CachePass::lists` of at most `cells` visible cells a sequence. With a page size, also for their
+    /// `pages`. Up to that, the addresses of the lists do not change; those of pages, until another size is asked for.
     /// Takes 12 bytes for each cell and sequence (20 with a window that slides), committed as they are used; a device 8
     /// (12) more, at once. Throws `std::bad_alloc`, also for more than 2^31 - 1 entries in all; some addresses may then
     /// have changed.

@@ -162,10 +162,10 @@ public:
         return readable("values", layer).read_values().view(history_);
     }
 
-    /// Enqueues: reads the keys and values of these cells of the history into rows [cells, kv_heads, key_dim] and
-    /// [cells, kv_heads, value_dim] of float or, for a format with one plane, of the stored units: the opposite of
-    /// `put`. With `RotateOnRead`, keys are without their positions. For a layer without values, `v` is an empty view.
-    /// Rows of another extent are a violation, and so is reading a layer of the batch before it was put.
+    /// The opposite of `put`: enqueues reading the keys and values of these cells of the history into rows [cells,
+    /// kv_heads, key_dim] and [cells, kv_heads, value_dim]. The rows are of float or, for a format with one plane, of
+    /// the stored units. With `RotateOnRead`, keys are without their positions. For a layer without values, `v` is an
+    /// empty view. Rows of another extent are a violation, and so is reading a layer of the batch before it was put.
     template <class K, class V>
     void gather(int layer, std::span<const Cell> cells, const StridedView<K, 3>& k, const StridedView<V, 3>& v,
                 Where where = Where::current()) const& {
@@ -183,8 +183,8 @@ public:
     /// The cells that a token of the batch sees, as runs of neighbouring cells, in the order of memory. Cells are
     /// counted as in the whole cache; in the views of `keys` and `values`, cell c has index c - history().first. The
     /// same for all layers. The first call of a pass finds the runs of all its tokens. That costs, for each token,
-    /// O(runs + words of 64 cells that they span + cells / 8192), and allocates if there are more runs than ever
-    /// before. Later calls are O(1), and several threads may make them at once.
+    /// O(runs + words of 64 cells that they span + cells / 8192). It allocates if there are more runs than ever before.
+    /// Later calls are O(1), and several threads may make them at once.
     std::span<const CellRange> visible(std::int32_t token, Where where = Where::current()) & {
         const detail::Caller caller{where};
         State& s = state();

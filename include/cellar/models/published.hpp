@@ -123,8 +123,8 @@ inline constexpr Description gpt_oss_120b{
     .full = {.shape = {8, 64, 64}, .rope = gpt_oss_rope},
 };
 
-// Models with recurrent layers, alone or between attention layers. A Mamba 2 layer of h heads of d elements, g groups
-// and n states has a convolution over h * d + 2 * g * n channels.
+// Models with recurrent layers, alone or between attention layers. The convolution of a Mamba 2 layer has
+// h * d + 2 * g * n channels, for h heads of d elements, g groups and n states.
 
 // https://github.com/state-spaces/mamba: layers and width from mamba_ssm/models/config_mamba.py (the README has them
 // for the first Mamba, 2.8B), the rest from mamba_ssm/modules/mamba2.py.

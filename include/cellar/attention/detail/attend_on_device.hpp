@@ -58,21 +58,19 @@ AttentionLists list_seen(Source& source, const PassTokens& tokens) {
 template <AttentionSource Source, class Work>
 void attend_on_device(Source& source, Work work) {
     if (work.shape.tokens == 0) return;
-    auto& memory = source.memory();
     PassTokens* tokens = kept_for<PassTokens>(source);
     if (tokens == nullptr) {
         struct Taken {
             PassTokens* kept;
             PassTokens tokens;
         };
-        memory.planned_for = nullptr; // what follows may throw
-        Taken taken = take_arrays(memory.tokens, [&](ScratchArrays& arrays) {
+        Taken taken = take_kept(source, [&](ScratchArrays& arrays) {
             return Taken{arrays.take<PassTokens>(1), PassTokens{work.shape.tokens, arrays}};
         });
         source.is_reserved() ? taken.tokens.see_nothing() : taken.tokens.find(source);
         tokens = std::construct_at(taken.kept, taken.tokens);
         source.backend().begin_attention(list_seen(source, *tokens));
-        memory.planned_for = source.shown_by();
+        source.memory().planned_for = source.shown_by();
     }
     if (!source.is_reserved()) work.tree = tokens->tree(source);
     source.backend().attend(work);

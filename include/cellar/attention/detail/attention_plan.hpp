@@ -279,21 +279,19 @@ template <AttentionSource Source>
 AttentionPlan& plan_of(Source& source, const AttentionShape& shape, bool reads_shared_once) {
     auto* const kept = kept_for<AttentionPlan>(source);
     if (kept != nullptr && kept->serves(shape, reads_shared_once)) return *kept;
-    auto& memory = source.memory();
-    memory.planned_for = nullptr;
     struct Taken {
         AttentionPlan* plan;
         TokenBlock* blocks;
         PassTokens tokens;
     };
-    Taken taken = take_arrays(memory.tokens, [&](ScratchArrays& arrays) {
+    Taken taken = take_kept(source, [&](ScratchArrays& arrays) {
         return Taken{arrays.take<AttentionPlan>(1), arrays.take<TokenBlock>(AttentionPlan::max_blocks(shape.tokens)),
                      PassTokens{shape.tokens, arrays}};
     });
     taken.tokens.find(source);
     auto& plan = *std::construct_at(taken.plan, shape, taken.tokens, taken.blocks, reads_shared_once);
-    plan.order_items(memory.lists);
-    memory.planned_for = source.shown_by();
+    plan.order_items(source.memory().lists);
+    source.memory().planned_for = source.shown_by();
     return plan;
 }
 

@@ -102,4 +102,11 @@ Kept* kept_for(Source& source) {
     return std::launder(reinterpret_cast<Kept*>(memory.tokens.reserve(0)));
 }
 
+/// `take_arrays` for what is kept next. Until `planned_for` is set again, nothing is: what follows may throw.
+template <AttentionSource Source, class Layout>
+auto take_kept(Source& source, Layout layout) {
+    source.memory().planned_for = nullptr;
+    return take_arrays(source.memory().tokens, layout);
+}
+
 } // namespace cellar::detail

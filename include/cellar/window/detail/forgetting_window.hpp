@@ -35,8 +35,8 @@ protected:
     constexpr std::int32_t width() const { return width_; }
 
     /// The default is the width, and one more where several sequences take turns: then a sequence can drop its last
-    /// token (a stop token) and still resume. Everything is kept if the window is larger than the capacity, or if a
-    /// longer retention than the window was asked for that, with the sinks, reaches the capacity.
+    /// token (a stop token) and still resume. Everything is kept if the window is larger than the capacity. So
+    /// it is if a retention longer than the window was asked for and reaches the capacity, with the sinks.
     constexpr void resolve(std::int32_t sequences, std::int32_t capacity) {
         const std::int32_t one_more = sequences > 1 && width_ < everything ? 1 : 0;
         const std::int32_t wanted = asked_ != 0 ? asked_ : width_ + one_more;
