@@ -8,8 +8,10 @@
 #include "backend/kokkos/states.hpp"
 #include "backend/kokkos/tools.hpp"
 #include "backend/memory.hpp"
+#include "files/folder.hpp"
 #include "shift/archetypes.hpp"
 #include <cellar/cellar.hpp>
+#include <cellar/files/snapshot_file.hpp>
 
 #include <doctest/doctest.h>
 
@@ -306,6 +308,27 @@ TEST_CASE("fences: a tree that offloads to memory that the work reaches waits fo
         CHECK(fences == (to == OffloadTo::host ? 2 : 0));
         pass->drop();
     }
+}
+
+TEST_CASE("fences: to load a file, the program waits as often for many tokens as for few") {
+    using Memory = Cache<StandardV<float>, FullCausal, DisabledShift, LateDevice>;
+    const Folder folder;
+    const auto fences_to_load = [&](int tokens) {
+        Memory memory{{.layers = 2, .kv_heads = 4, .head_dim = 64},
+                      {.sequences = 2, .capacity = tokens, .batch = tokens}};
+        auto pass = memory.begin(Sequence{0}, tokens).value();
+        for (int layer = 0; layer < memory.layers(); ++layer) pass.mark_put(layer); // zeros, as the cache begins
+        pass.commit();
+        const auto path = folder.path / std::to_string(tokens);
+        REQUIRE(save(path, memory, Sequence{0}));
+        REQUIRE(memory.remove(Sequence{0}, Position{0}, to_end));
+        memory.fence();
+        int fences = 0;
+        const cellar_test::Listener listener{{.fence = [&](std::string_view) { ++fences; }}};
+        REQUIRE(load(path, memory, Sequence{1}));
+        return fences;
+    };
+    CHECK(fences_to_load(1) == fences_to_load(2048)); // of 2 MiB an array, in pieces of at most 256 KiB
 }
 
 TEST_CASE("fences: a backend without lists does not wait when it is destroyed") {
