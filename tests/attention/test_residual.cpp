@@ -5,6 +5,7 @@
 #include "../violations.hpp"
 #include "attended.hpp"
 #include "backend/own_attention.hpp"
+#include "random_cases.hpp"
 #include <cellar/attention/attend_residual.hpp>
 #include <cellar/backend/eigen.hpp>
 #include <cellar/cellar.hpp>
@@ -439,7 +440,7 @@ TEST_CASE("a residual shows the newest tokens of each query, and the other memor
 
 TEST_CASE("a residual over random histories") {
     int checked = 0;
-    for (unsigned seed = 0; seed < 8; ++seed) {
+    for (unsigned seed = 0; seed < random_cases(3, 8); ++seed) {
         std::mt19937 random{seed};
         const auto draw = [&](int from, int to) { return std::uniform_int_distribution<int>{from, to}(random); };
         const int n = draw(0, 2) == 0 ? draw(60, 70) : draw(1, 12);
