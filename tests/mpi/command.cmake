@@ -12,7 +12,6 @@ set(cellar_mpi_environment
     PRTE_MCA_mapby=:oversubscribe
     ASAN_OPTIONS=fast_unwind_on_malloc=0
     "LSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/lsan.txt:print_suppressions=0"
-    "TSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/tsan.txt:ignore_noninstrumented_modules=1"
 )
 
 # cellar_mpi_command(<test> <executable> <ranks> [<argument>...]): a test that runs a program on several ranks.
