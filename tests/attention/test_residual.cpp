@@ -793,6 +793,12 @@ TEST_CASE("a hybrid with a residual: caches that rotate keys differently are a v
     CHECK(message(rope, RotateOnRead<>{rope}) == differs);
     CHECK(message(rope, RopeShift<Interleaved>{rope_frequencies(dim)}) == differs);
     CHECK(message(rope, RopeShift<>{rope_frequencies(dim / 2)}) == differs);
+    const std::string frequencies = "hybrid: the exact cache rotates keys of layer 0 by other frequencies than the "
+                                    "coarse one, expected the same shift in both";
+    const RopeShift<> of_another_base{rope_frequencies(dim, 500000.0)};
+    CHECK(message(rope, of_another_base) == frequencies);
+    CHECK(message(RotateOnRead<>{rope}, RotateOnRead<>{of_another_base}) == frequencies);
+    CHECK(message(rope, RopeShift<>::per_layer({rope_frequencies(dim)})) == "none");
     CHECK(message(rope, rope) == "none");
     CHECK(message(RotateOnRead<>{rope}, RotateOnRead<>{rope}) == "none");
     CHECK(message(UnrotatedShift{}, DisabledShift{}) == "none");

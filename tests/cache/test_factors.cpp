@@ -364,4 +364,18 @@ TEST_CASE("calibrated factors are powers of what channels are like, and one for 
     CHECK(calibration.factors(equal, shift)[0].keys == found[0].keys);
 }
 
+TEST_CASE("layers that no cache has, and shifts that do not fit them, are not calibrated") {
+    CHECK(violation_of([] { ChannelCalibration{CacheShape{.layers = 1, .kv_heads = 2, .head_dim = 64}.each_layer}; })
+          == "calibration: no layers, expected `each_layer` as Cache::shape has it");
+    CHECK(violation_of([] {
+              ChannelCalibration{std::vector<LayerShape>{layer, {1, 0, 64}}};
+          })
+          == "shape: layer 1 has 1 heads, a key_dim of 0 and a value_dim of 64, expected at least 1, 1 and 0");
+    ChannelCalibration calibration{std::vector<LayerShape>{layer, {}}}; // a layer with a state, for example
+    CHECK(violation_of([&] { calibration.add(1, {}, {}, {}); }) == "add: layer 1 has no heads, expected one with keys");
+    CHECK(calibration.factors({}, RopeShift<>{rope_frequencies(64)})[1].keys.empty());
+    CHECK(violation_of([&] { static_cast<void>(calibration.factors({}, RopeShift<>{rope_frequencies(66)})); })
+          == "factors: layer 0 has a key_dim of 64, expected at least 66, the elements that are rotated");
+}
+
 } // namespace test_factors

@@ -64,6 +64,11 @@ TEST_CASE("invalid shapes are violations") {
     CHECK(violation({{1 << 24, 1 << 24, 0}})
           == "shape: layer 0 has rows of 281474976710656 elements, expected fewer than 2^28");
     CHECK(violation({{1 << 14, 1, (1 << 14) - 1}}) == "none");
+    const LayerShape half_of_all{1 << 14, (1 << 14) - 1, 1};
+    CHECK(violation({half_of_all, half_of_all})
+          == "shape: a token has 536870912 elements in all layers, expected fewer than 2^29");
+    CHECK(violation_of([] { (void)detail::resolved({.layers = INT32_MAX, .kv_heads = 1 << 14, .head_dim = 1 << 13}); })
+          == "shape: a token has 576460752034988032 elements in all layers, expected fewer than 2^29");
     CHECK(violation({{1, 2, 2, 0}}) == "shape: layer 0 shares layer 0, expected an earlier one, or -1");
     CHECK(violation({{1, 2, 2}, {1, 2, 2, 2}}) == "shape: layer 1 shares layer 2, expected an earlier one, or -1");
     CHECK(violation({{1, 2, 2}, {1, 2, 2, -2}}) == "shape: layer 1 shares layer -2, expected an earlier one, or -1");

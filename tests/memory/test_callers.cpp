@@ -3,6 +3,8 @@
 #include <cellar/cache/audit.hpp>
 #include <cellar/cache/describe.hpp>
 #include <cellar/cellar.hpp>
+#include <cellar/models/make_memory.hpp>
+#include <cellar/models/models.hpp>
 
 #include <doctest/doctest.h>
 
@@ -68,6 +70,13 @@ void check_operations(M& m) {
     check_here([&] { (void)m.resumable_prefix(Sequence{5}, Position{1}); });
 }
 
+template <HasSnapshots M>
+void check_parking(M& m) {
+    check_here([&] { (void)park(m, Sequence{5}); });
+    auto parked = park(m, Sequence{0}).value();
+    check_here([&] { (void)unpark(m, Sequence{5}, parked); });
+}
+
 template <class M>
 void check_questions(M& moved) {
     check_here([&] { moved.fence(); });
@@ -90,11 +99,13 @@ TEST_CASE("violations name the caller's line: operations of all memories") {
     EncoderMemory<> encoder{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits};
     Recurrent recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}};
     Both both{2, Cache<>{{.layers = 1, .kv_heads = 1, .head_dim = 1}, limits},
-              Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4}}};
+              Recurrent{{1, {{1}}}, {.sequences = 2, .batch = 4, .snapshots = 1}}};
     check_operations(cache);
     check_operations(encoder);
     check_operations(recurrent);
     check_operations(both);
+    check_parking(cache);
+    check_parking(both);
 }
 
 TEST_CASE("violations name the caller's line: questions to a memory that was moved from") {
@@ -128,6 +139,13 @@ TEST_CASE("violations name the caller's line: questions to a memory that was mov
 TEST_CASE("violations name the caller's line: constructors") {
     check_here([&] { (void)SlidingWindow<>{0}; });
     check_here([&] { (void)SlidingWindow<4>{{.sinks = -1}}; });
+    check_here([&] { (void)models::Gemma3_4B::make({}); });
+    check_here([&] { (void)models::Gemma3_4B::make<models::LayerKind::full>({}); });
+    check_here([&] { (void)models::Mamba2_2_7B::make_recurrent({.batch = -1}); });
+    models::RunTimeDescription model{.layers = std::vector<models::LayerDescription>(1)};
+    model.layers[0].shape = {.kv_heads = 1, .key_dim = 1, .value_dim = 1};
+    check_here([&] { (void)models::make_memory<Cache<>>(model, {}); });
+    check_here([&] { (void)models::bytes<Cache<>>(model, {}); });
     check_here([&] { (void)ChunkedAttention<>{0}; });
     check_here([&] { (void)ChunkedAttention<4>{{.sinks = -1}}; });
     check_here([&] { (void)RopeShift<>{{1.0}, -1}; });

@@ -173,6 +173,14 @@ TEST_CASE("states that are too large or empty are refused") {
     CHECK(with_state({"ssm", {4, -1}}) == "layer 3 has a state 'ssm' of no elements, expected 1 to 16777216");
     CHECK(with_state({"ssm", {INT32_MAX, INT32_MAX, INT32_MAX}})
           == "layer 3 has a state 'ssm' of too many elements, expected 1 to 16777216");
+    const auto with_states = [](std::size_t layers) {
+        return refusal_with([=](RunTimeDescription& m) {
+            m.layers[3].state = {{"ssm", {1 << 24}}};
+            m.layers.assign(layers, LayerDescription{m.layers[3]});
+        });
+    };
+    CHECK(with_states(31) == "none");
+    CHECK(with_states(32) == "the layers have states of 536870912 elements together, expected at most 536870911");
 }
 
 TEST_CASE("frequencies are divided by the divisors for the length that is planned") {

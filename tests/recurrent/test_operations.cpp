@@ -212,6 +212,10 @@ TEST_CASE("overview: a shape that does not fit the tags is a violation") {
     CHECK(violation_of([] { cellar::StateExtents{std::int64_t{1} << 32, std::int64_t{1} << 32}; }) == too_large);
     CHECK(violation_of([] { cellar::StateExtents{INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX}; }) == too_large);
     CHECK(violation_of([] { cellar::StateExtents{1 << 14, (1 << 14) - 1}; }) == "none");
+    CHECK(violation_of([] {
+              cellar::StateShape{4, {{1 << 13, 1 << 14}}};
+          })
+          == "state shape: a state has 536870912 elements in all layers, expected fewer than 2^29");
     CHECK(violation_of([] { cellar::StateExtents{1, 1, 1, 1, 1}; }) == "state shape: 5 extents, expected 1 to 4");
     CHECK(violation_of([] {
               cellar::StateShape{{{{1}}, {{1}, {2}}}};

@@ -14,7 +14,8 @@
 namespace cellar {
 
 /// The keys and values of one token, layer by layer. All layers alike, `{.layers = 32, .kv_heads = 8, .head_dim =
-/// 128}`, or each with its own shape, `{.each_layer = {{.kv_heads = 8, .key_dim = 128, .value_dim = 128}, ...}}`.
+/// 128}`, or each with its own shape, `{.each_layer = {{.kv_heads = 8, .key_dim = 128, .value_dim = 128}, ...}}`. All
+/// layers together have fewer than 2^29 elements, which is far above any model.
 struct CacheShape {
     NamedOnly named_only{};
     int layers = 0;
@@ -38,14 +39,23 @@ struct CacheShape {
 
 namespace detail {
 
-constexpr void check_layer(const std::vector<LayerShape>& layers, std::size_t i) {
-    const LayerShape& layer = layers[i];
+constexpr std::int64_t check_row(const LayerShape& layer, std::size_t i) {
     CELLAR_EXPECTS(layer.kv_heads > 0 && layer.key_dim > 0 && layer.value_dim >= 0, "shape: layer ", i, " has ",
                    layer.kv_heads, " heads, a key_dim of ", layer.key_dim, " and a value_dim of ", layer.value_dim,
                    ", expected at least 1, 1 and 0");
-    // So that the bytes of any possible number of cells fit into 64 bits.
     const std::int64_t row = std::int64_t{layer.kv_heads} * std::max(layer.key_dim, layer.value_dim);
     CELLAR_EXPECTS(row < (1 << 28), "shape: layer ", i, " has rows of ", row, " elements, expected fewer than 2^28");
+    return std::int64_t{layer.kv_heads} * (std::int64_t{layer.key_dim} + layer.value_dim);
+}
+
+// So that the bytes of any possible number of cells fit into 64 bits.
+constexpr void check_elements(std::int64_t elements) {
+    CELLAR_EXPECTS(elements < (1 << 29), "shape: a token has ", elements,
+                   " elements in all layers, expected fewer than 2^29");
+}
+
+constexpr void check_layer(const std::vector<LayerShape>& layers, std::size_t i) {
+    const LayerShape& layer = layers[i];
     if (layer.shares_layer == -1) return;
     CELLAR_EXPECTS(layer.shares_layer >= 0 && static_cast<std::size_t>(layer.shares_layer) < i, "shape: layer ", i,
                    " shares layer ", layer.shares_layer, ", expected an earlier one, or -1");
@@ -66,12 +76,21 @@ constexpr void check_factors(const char* what, std::size_t layer, const std::vec
                        " that is not positive, extreme or not a number, expected 2^-40 to 2^40");
 }
 
+/// The elements of a token's keys and values in all layers. Each row is checked.
+constexpr std::int64_t elements_of(const CacheShape& shape) {
+    if (shape.each_layer.empty()) return shape.layers * check_row(shape[0], 0);
+    std::int64_t elements = 0;
+    for (std::size_t i = 0; i < shape.each_layer.size(); ++i) elements += check_row(shape.each_layer[i], i);
+    return elements;
+}
+
 /// The same shape with `layers` and `each_layer` filled in, and checked.
 constexpr CacheShape resolved(CacheShape shape) {
     const auto given = static_cast<int>(shape.each_layer.size());
     CELLAR_EXPECTS(shape.layers > 0 || given > 0, "shape: no layers, expected at least 1");
     CELLAR_EXPECTS(given == 0 || shape.layers == 0 || shape.layers == given, "shape: ", shape.layers,
                    " layers, expected ", given, ", as many as are in each_layer");
+    check_elements(elements_of(shape));
     if (given == 0) shape.each_layer.assign(static_cast<std::size_t>(shape.layers), shape[0]);
     shape.layers = static_cast<int>(shape.each_layer.size());
     for (std::size_t i = 0; i < shape.each_layer.size(); ++i) check_layer(shape.each_layer, i);

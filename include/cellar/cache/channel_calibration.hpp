@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/base/contract.hpp>
+#include <cellar/cache/cache_shape.hpp>
 #include <cellar/layout/channel_factors.hpp>
 #include <cellar/layout/layer_shape.hpp>
 #include <cellar/shift/shift.hpp>
@@ -30,14 +31,21 @@ struct CalibrationPowers {
 /// so that what positions the text had does not matter (the rotary envelope).
 class ChannelCalibration {
 public:
-    /// `CacheShape::each_layer`, which `Cache::shape` has.
-    explicit ChannelCalibration(std::span<const LayerShape> layers) {
+    /// `CacheShape::each_layer`, which `Cache::shape` has. Layers without heads, as those of a model that have no keys,
+    /// get no factors. Violations: no layers, or such as no cache can have.
+    explicit ChannelCalibration(std::span<const LayerShape> layers, Where where = Where::current()) {
+        const detail::Caller caller{where};
+        CELLAR_EXPECTS(!layers.empty(), "calibration: no layers, expected `each_layer` as Cache::shape has it");
+        std::int64_t elements = 0;
+        for (std::size_t i = 0; i < layers.size(); ++i)
+            if (layers[i].kv_heads != 0) elements += detail::check_row(layers[i], i);
+        detail::check_elements(elements);
         for (const LayerShape& layer : layers) layers_.emplace_back(layer);
     }
 
     /// Queries [tokens, heads, key_dim], as `attend` takes them; keys [tokens, kv_heads, key_dim] and values
     /// [tokens, kv_heads, value_dim], as `put` takes them; keys may have their rotary positions or none. Violations:
-    /// other lengths, numbers that are not finite, a layer that shares another's memory.
+    /// other lengths, numbers that are not finite, a layer that shares another's memory, or has no heads.
     void add(int layer, std::span<const float> q, std::span<const float> k, std::span<const float> v,
              Where where = Where::current()) {
         const detail::Caller caller{where};
@@ -58,17 +66,22 @@ public:
     }
 
     /// For a cache of these layers with this shift. Channels that were always zero get 1, and so do all of a layer
-    /// without samples.
+    /// without samples. A shift that rotates more elements than a key has is a violation.
     template <ShiftPolicy Shift = UnrotatedShift>
-    std::vector<ChannelFactors> factors(const CalibrationPowers& powers = {}, const Shift& shift = Shift{}) const {
+    std::vector<ChannelFactors> factors(const CalibrationPowers& powers = {}, const Shift& shift = Shift{},
+                                        Where where = Where::current()) const {
+        const detail::Caller caller{where};
         std::vector<ChannelFactors> found(layers_.size());
         for (std::size_t i = 0; i < layers_.size(); ++i) {
             const Layer& layer = layers_[i];
-            if (layer.shape.shares_layer >= 0) continue;
+            if (layer.shape.shares_layer >= 0 || layer.shape.kv_heads == 0) continue;
             std::vector<double> keys = layer.keys.squares;
             std::vector<double> queries = layer.queries.squares;
             if constexpr (rotates_keys<Shift> || rotates_on_read<Shift>) {
                 const auto rotation = shift.rotation(static_cast<int>(i));
+                const int min = detail::min_dim(rotation);
+                CELLAR_EXPECTS(min <= layer.keys.dim, "factors: layer ", i, " has a key_dim of ", layer.keys.dim,
+                               ", expected at least ", min, ", the elements that are rotated");
                 join_pairs(keys, layer.keys.dim, rotation);
                 join_pairs(queries, layer.keys.dim, rotation);
             }
@@ -130,6 +143,7 @@ private:
         Layer& found = layers_[static_cast<std::size_t>(layer)];
         CELLAR_EXPECTS(found.shape.shares_layer < 0, call, ": layer ", layer, " shares the memory of layer ",
                        found.shape.shares_layer, ", expected that one");
+        CELLAR_EXPECTS(found.shape.kv_heads > 0, call, ": layer ", layer, " has no heads, expected one with keys");
         return found;
     }
 

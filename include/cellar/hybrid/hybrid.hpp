@@ -75,7 +75,7 @@ public:
 
     /// The memory of a model with `layers` layers. Each member has as many layers as the pattern gives it, and all have
     /// the same number of sequences and the same tokens, if any; anything else is a violation. `WithResidual`: so are
-    /// caches whose shifts rotate different elements of keys, or not both when they are read.
+    /// caches whose shifts rotate different elements of keys, by different frequencies, or not both when they are read.
     explicit Hybrid(int layers, Members... members, Where where = Where::current()) requires(!at_run_time)
         : map_{make_map(where, layers)}, members_{std::move(members)...} {
         check_members(where);
@@ -410,6 +410,9 @@ private:
                            == MemoryAccess::rotation(*members_.template get<1>()),
                        "hybrid: the exact cache rotates other elements of keys than the coarse one, or at another "
                        "time, expected the same shift in both");
+        const int layer = MemoryAccess::other_frequencies(*members_.template get<0>(), *members_.template get<1>());
+        CELLAR_EXPECTS(layer < 0, "hybrid: the exact cache rotates keys of layer ", layer,
+                       " by other frequencies than the coarse one, expected the same shift in both");
     }
 
     template <class M>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/contract.hpp>
 #include <cellar/base/memory_bytes.hpp>
 #include <cellar/hybrid/hybrid.hpp>
 #include <cellar/hybrid/pattern.hpp>
@@ -157,7 +158,9 @@ private:
 /// Refuses a description that contradicts itself, and one with a layer that no member takes. Limits that are wrong are
 /// violations, as in the constructors of the members. Throws `std::bad_alloc` if there is not enough memory.
 template <class Memory>
-ModelResult<Memory> make_memory(const RunTimeDescription& model, const MemoryLimits& limits) {
+ModelResult<Memory> make_memory(const RunTimeDescription& model, const MemoryLimits& limits,
+                                Where where = Where::current()) {
+    const cellar::detail::Caller caller{where};
     const auto divided = detail::MemoryMaker<Memory>::divide(model);
     if (!divided) return divided.error();
     return detail::MemoryMaker<Memory>::make(*divided, limits);
@@ -166,7 +169,9 @@ ModelResult<Memory> make_memory(const RunTimeDescription& model, const MemoryLim
 /// What the memory takes that `make_memory` makes: see `Cache::bytes_for`. Allocates nothing that grows with the
 /// limits. Refuses as `make_memory` does.
 template <class Memory>
-ModelResult<MemoryBytes> bytes(const RunTimeDescription& model, const MemoryLimits& limits) {
+ModelResult<MemoryBytes> bytes(const RunTimeDescription& model, const MemoryLimits& limits,
+                               Where where = Where::current()) {
+    const cellar::detail::Caller caller{where};
     const auto divided = detail::MemoryMaker<Memory>::divide(model);
     if (!divided) return divided.error();
     return detail::MemoryMaker<Memory>::bytes(*divided, limits);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cellar/backend/host.hpp>
+#include <cellar/base/contract.hpp>
 #include <cellar/cache/cache.hpp>
 #include <cellar/hybrid/hybrid.hpp>
 #include <cellar/hybrid/pattern.hpp>
@@ -168,19 +169,20 @@ struct Model {
     /// Throws `std::bad_alloc` if there is not enough memory.
     template <LayerKind Kind, BackendPolicy Backend = HostBackend, LayoutPolicy Layout = StandardV<bf16>>
     static Attending<Kind, Backend, Layout> make(const CacheLimits& limits, const Window<Kind>& window = Window<Kind>{},
-                                                 Backend backend = Backend{}) {
-        return {shape<Kind>(), limits, window, shift<Kind>(), std::move(backend)};
+                                                 Backend backend = Backend{}, Where where = Where::current()) {
+        return {shape<Kind>(), limits, window, shift<Kind>(), std::move(backend), where};
     }
     /// Makes a `Recurrent<Backend, E>`. The return type is deduced, because nvcc does not find the function otherwise.
     template <BackendPolicy Backend = HostBackend, Element E = float>
         requires(TheModel.count(LayerKind::recurrent) > 0)
-    static auto make_recurrent(const StateLimits& limits, Backend backend = Backend{}) {
-        return Recurrent<Backend, E>{state_shape(), limits, std::move(backend)};
+    static auto make_recurrent(const StateLimits& limits, Backend backend = Backend{}, Where where = Where::current()) {
+        return Recurrent<Backend, E>{state_shape(), limits, std::move(backend), where};
     }
 
     /// Makes the memory of all layers. Each member gets a default-constructed backend.
     template <BackendPolicy Backend = HostBackend, LayoutPolicy Layout = StandardV<bf16>>
-    static Memory<Backend, Layout> make(const MemoryLimits& limits) {
+    static Memory<Backend, Layout> make(const MemoryLimits& limits, Where where = Where::current()) {
+        const cellar::detail::Caller caller{where};
         return make_whole<Backend, Layout>(limits, detail::KindsOf<Model>{});
     }
 

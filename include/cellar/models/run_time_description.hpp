@@ -123,8 +123,9 @@ namespace detail {
 // A file can say anything, so these limits are far above every model, and low enough that no number of bytes
 // overflows.
 inline constexpr int max_layers = 1000;
-inline constexpr std::int64_t max_row = 1 << 18;   // elements of a token's keys in one layer
-inline constexpr std::int64_t max_state = 1 << 24; // elements of a tensor of a state
+inline constexpr std::int64_t max_row = 1 << 18;          // elements of a token's keys in one layer
+inline constexpr std::int64_t max_state = 1 << 24;        // elements of a tensor of a state
+inline constexpr std::int64_t max_states = (1 << 29) - 1; // elements of the states of all layers
 
 inline bool is_positive(double number) {
     return number > 0 && std::isfinite(number);
@@ -284,8 +285,15 @@ inline ModelResult<void> check(const RunTimeDescription& model) {
             {"the model was trained with ", model.trained_context, " tokens, expected 0 or more"});
     if (model.input_tokens < 0)
         return detail::model_error({"an encoder's inputs have ", model.input_tokens, " tokens, expected 0 or more"});
-    for (std::size_t i = 0; i < layers; ++i)
+    std::int64_t states = 0;
+    for (std::size_t i = 0; i < layers; ++i) {
         if (const ModelResult<void> checked = detail::LayerCheck{model, i}(); !checked) return checked;
+        if (model.layers[i].kind != LayerKind::recurrent) continue;
+        for (const StateDescription& tensor : model.layers[i].state) states += tensor.elements();
+    }
+    if (states > detail::max_states)
+        return detail::model_error(
+            {"the layers have states of ", states, " elements together, expected at most ", detail::max_states});
     return {};
 }
 

@@ -50,7 +50,6 @@ public:
             CELLAR_EXPECTS_AT(where, extent > 0, "state shape: an extent of ", extent, ", expected at least 1");
             extents_[r++] = extent;
         }
-        // So that the bytes of any possible number of slots fit into 64 bits.
         std::int64_t n = 1;
         for (const std::int64_t extent : extents) n = extent < largest ? std::min(n * extent, largest) : largest;
         CELLAR_EXPECTS_AT(where, n < largest, "state shape: a tensor of 2^28 elements or more, expected fewer");
@@ -83,13 +82,19 @@ public:
                                                             std::vector<StateExtents>(tensors)),
                      where} {}
 
-    /// Each layer with its own extents.
+    /// Each layer with its own extents. Together they have fewer than 2^29 elements, which is far above any model.
     constexpr explicit StateShape(std::vector<std::vector<StateExtents>> layers, Where where = Where::current())
         : layers_{std::move(layers)} {
         CELLAR_EXPECTS_AT(where, !layers_.empty(), "state shape: no layers, expected at least 1");
-        for (const auto& layer : layers_)
+        std::int64_t elements = 0;
+        for (const auto& layer : layers_) {
             CELLAR_EXPECTS_AT(where, layer.size() == layers_.front().size(), "state shape: a layer has ", layer.size(),
                               " tensors, expected ", layers_.front().size(), " as in the first");
+            for (const StateExtents& tensor : layer) elements += tensor.elements();
+        }
+        // So that the bytes of any possible number of slots fit into 64 bits.
+        CELLAR_EXPECTS_AT(where, elements < (1 << 29), "state shape: a state has ", elements,
+                          " elements in all layers, expected fewer than 2^29");
     }
 
     constexpr int layers() const { return static_cast<int>(layers_.size()); }

@@ -36,6 +36,16 @@ struct cellar::MemoryAccess {
         }
     }
 
+    /// The first layer whose keys two memories rotate by different frequencies, if their shifts name these; -1: none.
+    template <class A, class B>
+    static int other_frequencies(const A& a, const B& b) {
+        if constexpr (requires { a.state().shift.frequencies(0) != b.state().shift.frequencies(0); }) {
+            for (int layer = 0; layer < a.layers(); ++layer)
+                if (a.state().shift.frequencies(layer) != b.state().shift.frequencies(layer)) return layer;
+        }
+        return -1;
+    }
+
     /// A violation in `operation` while a pass is open in this memory or in a member of it, if that is one of cellar's
     /// own.
     template <class M>
