@@ -9,9 +9,7 @@ namespace engine {
 
 namespace {
 
-const MemoryType* const types[] = {&attend_half,   &attend_float,           &attend_q8_0, &attend_q8_0_q4_0,
-                                   &attend_iq4_nl, &attend_iq4_nl_residual, &flash_half,  &flash_float,
-                                   &flash_q8_0,    &flash_q8_0_q4_0};
+const MemoryType* const types[] = {ENGINE_MEMORIES};
 
 const MemoryType& type_of(const MemoryOptions& options) {
     const bool residual = options.residual > 0;

@@ -18,7 +18,8 @@ struct MemoryType {
     std::int32_t (*largest_cells)(const Shape& shape, MemoryOptions options, std::int64_t bytes);
 };
 
-// Each is compiled in a file of its own. A new one needs such a file, and a place in the table of memory.cpp.
+// Each is compiled in a file of its own, because that takes a minute or two. A new one needs such a file, and a place in
+// CELLAR_ENGINE_MEMORIES.
 extern const MemoryType attend_half;
 extern const MemoryType attend_float;
 extern const MemoryType attend_q8_0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "attend_memory.hpp"
+#include "engine/attend_memory.hpp"
 
 namespace engine {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-#include "flash_memory.hpp"
+#include "engine/flash_memory.hpp"
 #include <cellar/format/blocks.hpp>
 
 namespace engine {
