@@ -58,6 +58,7 @@ PLATFORM = {
     "simd/amx.hpp": ["<cpuid.h>", "<sys/syscall.h>", "<unistd.h>"],
     "simd/byte_products.hpp": ["<sys/auxv.h>"],
     "base/huge_pages.hpp": ["<sys/mman.h>", "<unistd.h>"],
+    "base/random_seed.hpp": ["<unistd.h>"],
     "files/detail/posix_files.hpp": ["<fcntl.h>", "<sys/file.h>", "<sys/mman.h>", "<sys/stat.h>", "<unistd.h>"],
 }
 

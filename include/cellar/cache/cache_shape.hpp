@@ -91,7 +91,7 @@ constexpr CacheShape resolved(CacheShape shape) {
     CELLAR_EXPECTS(given == 0 || shape.layers == 0 || shape.layers == given, "shape: ", shape.layers,
                    " layers, expected ", given, ", as many as are in each_layer");
     check_elements(elements_of(shape));
-    if (given == 0) shape.each_layer.assign(static_cast<std::size_t>(shape.layers), shape[0]);
+    if (given == 0) shape.each_layer = std::vector<LayerShape>(static_cast<std::size_t>(shape.layers), shape[0]);
     shape.layers = static_cast<int>(shape.each_layer.size());
     for (std::size_t i = 0; i < shape.each_layer.size(); ++i) check_layer(shape.each_layer, i);
     CELLAR_EXPECTS(shape.factors.empty() || shape.factors.size() == shape.each_layer.size(), "shape: factors of ",

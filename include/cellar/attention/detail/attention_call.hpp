@@ -116,13 +116,17 @@ void expect_memory(const char* what, const StridedView<T, 3>& view) {
     expect_aligned("attend", what, view.pointer);
 }
 
-/// The dimensions of a view from the smallest stride to the largest.
+/// The dimensions of a view from the smallest stride to the largest. (Not by std::sort, which compiles some thirty
+/// functions for each type of view.)
 template <class T, int Rank>
 auto nested_dimensions(const StridedView<T, Rank>& view) {
     std::array<int, std::size_t{Rank}> order{};
-    for (int r = 0; r < Rank; ++r) order[static_cast<std::size_t>(r)] = r;
-    std::sort(order.begin(), order.end(),
-              [&](int a, int b) { return std::abs(view.stride(a)) < std::abs(view.stride(b)); });
+    for (int r = 0; r < Rank; ++r) {
+        auto at = static_cast<std::size_t>(r);
+        for (; at > 0 && std::abs(view.stride(order[at - 1])) > std::abs(view.stride(r)); --at)
+            order[at] = order[at - 1];
+        order[at] = r;
+    }
     return order;
 }
 

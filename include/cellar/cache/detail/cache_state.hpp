@@ -481,8 +481,10 @@ private:
         if (limits.populate) populate();
         if constexpr (rotates_keys<Shift>) rotation = digest_of_pairs();
         if constexpr (rotates_on_read<Shift>) rotation = -digest_of_pairs();
-        scaling = digest_of_factors();
-        if (scaling != 0) place_factors();
+        if constexpr (!Element<typename Layout::key_format> || !Element<typename Layout::value_format>) {
+            scaling = digest_of_factors();
+            if (scaling != 0) place_factors();
+        }
     }
 
     std::int64_t digest_of_pairs() const {

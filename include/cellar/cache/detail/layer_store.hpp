@@ -148,15 +148,22 @@ private:
     // All cells, some at a time. Blocks.
     void copy_to(Backend& backend, const Mapping& mapping, Buffer& memory) const {
         const std::int64_t n = rows_at_once();
-        Buffer rows = backend.template allocate<Unit>(n * row());
+        constexpr bool are_rows = contiguous_rows<Mapping>; // the memory as it is
+        Buffer rows = backend.template allocate<Unit>(are_rows ? 0 : n * row());
         TrivialList<Cell> cells(static_cast<std::size_t>(n));
         for (std::int64_t first = 0; first < mapping_.cells(); first += n) {
             cells.resize(static_cast<std::size_t>(std::min(n, mapping_.cells() - first)));
             std::iota(cells.begin(), cells.end(), static_cast<Cell>(first));
-            const auto view = contiguous_view(rows.data(), std::ssize(cells), mapping_.heads(), mapping_.dim());
+            const auto rows_at = [&](auto* data) {
+                return contiguous_view(data, std::ssize(cells), mapping_.heads(), mapping_.dim());
+            };
             const std::span<const Cell> some{cells};
-            backend.gather(mapping_, memory_, some, view);
-            backend.scatter(mapping, memory, some, static_cast<StridedView<const Unit, 3>>(view));
+            if constexpr (are_rows) {
+                backend.scatter(mapping, memory, some, rows_at(memory_.data() + mapping_(first, 0, 0)));
+            } else {
+                backend.gather(mapping_, memory_, some, rows_at(rows.data()));
+                backend.scatter(mapping, memory, some, rows_at(std::as_const(rows).data()));
+            }
         }
         backend.fence(); // before the rows, and what they came from, are destroyed
     }

@@ -3,13 +3,13 @@
 
 #include <cellar/base/digest.hpp>
 #include <cellar/base/memory_bytes.hpp>
+#include <cellar/base/random_seed.hpp>
 #include <cellar/base/trivial_list.hpp>
 
 #include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <random>
 #include <utility>
 
 namespace cellar::detail {
@@ -101,11 +101,6 @@ private:
     }
 
     void place(const Slot& slot) { slots_[index_of(slot.parent, slot.key)] = slot; }
-
-    static std::uint64_t random_seed() {
-        std::random_device device;
-        return std::uint64_t{device()} << 32 | device();
-    }
 
     std::uint64_t seed_ = random_seed();
     TrivialList<Slot> slots_; // a power of two, at most half of them in use
