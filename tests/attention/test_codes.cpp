@@ -314,6 +314,13 @@ TEST_CASE("codes of 4 bits are multiplied as they are stored") {
     check<StandardV<q4_0>>({4, 1, 96, 0}); // 48 values, one and a half blocks
 }
 
+TEST_CASE("numbers of 8 bits are multiplied as they are stored") {
+    check<StandardV<fp8_e4m3>>({8, 2, 96, 160}); // two and a half blocks of 64
+    check<Blocked<fp8_e5m2, 16, fp8_e4m3>>({2, 1, 32, 64, 70});
+    check<StandardV<fp8_e4m3, fp8_e5m2>>({3, 3, 64, 32, 7});
+    check<StandardV<fp8_e4m3>>({8, 1, 128, 0});
+}
+
 TEST_CASE("kernels look up codes of 4 bits as formats unpack them, all 16 in each place") {
     const auto check_levels = []<class F>(F) {
         constexpr std::size_t values{F::values_per_unit};

@@ -43,53 +43,71 @@ struct Bfloat16Products {
                && static_cast<bool>(__builtin_cpu_supports("avx512vbmi"));
     }
 
-    /// What four numbers in each lane are: the first and the third one, and the others.
-    template <const ByteNumbers& Table>
-    CELLAR_INLINE void look_up(Lanes numbers, Lanes& even, Lanes& odd) {
-        constexpr std::int32_t first = 0x00ff00ff; // bytes of words
-        const Lanes lower = look_up(Table.lower, numbers);
-        const Lanes upper = upper_bytes<Table>(numbers);
-        even = (lower & first) | (upper & first) << 8;
-        odd = (lower >> 8 & first) | (upper & ~first);
-    }
-
-    /// Numbers of two rows side by side, that of `row` in the lower half of a lane: 0 to 3, 16 to 19, 8 to 11 and 24 to
-    /// 27 in `first`, the others of 32 in `second`.
     struct Pairs {
         Lanes first, second;
     };
-    template <const ByteNumbers& Table>
-    CELLAR_INLINE Pairs zip(const std::int8_t* row, const std::int8_t* next) {
-        using Bytes = std::int8_t __attribute__((vector_size(32)));
-        using Ints = Avx2Vector::Ints;
-        Bytes a;
-        Bytes b;
+
+    /// 32 bytes of each of two rows.
+    CELLAR_INLINE Lanes load_two(const std::int8_t* row, const std::int8_t* next) {
+        Avx2Vector::Ints a;
+        Avx2Vector::Ints b;
         std::memcpy(&a, row, sizeof(a));
         std::memcpy(&b, next, sizeof(b));
-        Ints low;
-        Ints high;
-        asm("vpunpcklbw %2, %1, %0" : "=v"(low) : "v"(a), "v"(b));
-        asm("vpunpckhbw %2, %1, %0" : "=v"(high) : "v"(a), "v"(b));
-        const Lanes both = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-        const Lanes lower = look_up(Table.lower, both);
-        const Lanes upper = upper_bytes<Table>(both);
+        Lanes both = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        asm("" : "+v"(both)); // so that it stays in a register
+        return both;
+    }
+    /// 32 bytes twice in `first`, and the next 32 in `second`.
+    CELLAR_INLINE Pairs load_twice(const std::int8_t* from) {
+        Lanes first;
+        Lanes second;
+        asm("vbroadcasti64x4 %1, %0" : "=v"(first) : "m"(*reinterpret_cast<const std::int8_t(*)[32]>(from)));
+        asm("vbroadcasti64x4 %1, %0" : "=v"(second) : "m"(*reinterpret_cast<const std::int8_t(*)[32]>(from + 32)));
+        return {first, second};
+    }
+    /// As bfloat16. Of each 16 numbers, the first half is in `first`.
+    template <const ByteNumbers& Table>
+    CELLAR_INLINE Pairs widen(Lanes numbers) {
+        constexpr auto signs = static_cast<std::int32_t>(0x80808080);
+        const Lanes lower = look_up(Table.lower, numbers);
+        const Lanes upper = look_up(Table.upper, numbers) | (numbers & signs);
         Lanes first;
         Lanes second;
         asm("vpunpcklbw %2, %1, %0" : "=v"(first) : "v"(lower), "v"(upper));
         asm("vpunpckhbw %2, %1, %0" : "=v"(second) : "v"(lower), "v"(upper));
         return {first, second};
     }
-    /// Numbers 0 to 15 and 16 to 31, from sums in the order of `zip`.
-    CELLAR_INLINE void in_order(Sums first, Sums second, Sums* to) {
-        to[0] = __builtin_shufflevector(first, second, 0, 1, 2, 3, 16, 17, 18, 19, 8, 9, 10, 11, 24, 25, 26, 27);
-        to[1] = __builtin_shufflevector(first, second, 4, 5, 6, 7, 20, 21, 22, 23, 12, 13, 14, 15, 28, 29, 30, 31);
+
+    /// N numbers of two rows side by side, 64 or 32, that of `row` in the lower half of a lane. Each four lanes of
+    /// vector i are of numbers 4 i to 4 i + 3 of 16.
+    struct Zipped {
+        Lanes of[4];
+    };
+    template <const ByteNumbers& Table, std::size_t N>
+    CELLAR_INLINE Zipped zip(const std::int8_t* row, const std::int8_t* next) {
+        const Lanes a = load<N>(row);
+        const Lanes b = load<N>(next);
+        Lanes low;
+        Lanes high;
+        asm("vpunpcklbw %2, %1, %0" : "=v"(low) : "v"(a), "v"(b));
+        asm("vpunpckhbw %2, %1, %0" : "=v"(high) : "v"(a), "v"(b));
+        const Pairs first = widen<Table>(low);
+        const Pairs second = widen<Table>(high);
+        return {{first.first, first.second, second.first, second.second}};
+    }
+    /// Numbers 0 to 15, 16 to 31, ... from sums in the order of `zip`.
+    CELLAR_INLINE void in_order(const Sums* sums, Sums* to) {
+        const Sums low[] = {fours<0, 1>(sums[0], sums[1]), fours<0, 1>(sums[2], sums[3])};
+        const Sums high[] = {fours<2, 3>(sums[0], sums[1]), fours<2, 3>(sums[2], sums[3])};
+        to[0] = fours<0, 2>(low[0], low[1]);
+        to[1] = fours<1, 3>(low[0], low[1]);
+        to[2] = fours<0, 2>(high[0], high[1]);
+        to[3] = fours<1, 3>(high[0], high[1]);
     }
 
-    /// Adds the products with the same two numbers, as bfloat16, in each lane.
-    CELLAR_INLINE Sums add(Sums sum, Lanes numbers, const void* pair) {
-        asm("vdpbf16ps %2%{1to16%}, %1, %0"
-            : "+v"(sum)
-            : "v"(numbers), "m"(*static_cast<const std::int8_t(*)[4]>(pair)));
+    /// Adds the products of two numbers in each lane.
+    CELLAR_INLINE Sums add(Sums sum, Lanes numbers, Lanes pairs) {
+        asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(numbers), "v"(pairs));
         return sum;
     }
     /// 16 floats as bfloat16, rounded to nearest.
@@ -101,10 +119,26 @@ struct Bfloat16Products {
     }
 
 private:
-    template <const ByteNumbers& Table>
-    CELLAR_INLINE Lanes upper_bytes(Lanes numbers) {
-        constexpr auto signs = static_cast<std::int32_t>(0x80808080);
-        return look_up(Table.upper, numbers) | (numbers & signs);
+    template <std::size_t N>
+    CELLAR_INLINE Lanes load(const std::int8_t* from) {
+        if constexpr (N == 32) {
+            Avx2Vector::Ints half;
+            std::memcpy(&half, from, sizeof(half));
+            return __builtin_shufflevector(half, Avx2Vector::Ints{}, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14,
+                                           15);
+        } else {
+            Lanes all;
+            std::memcpy(&all, from, sizeof(all));
+            return all;
+        }
+    }
+    // Lanes 4 A to 4 A + 3 and 4 B to 4 B + 3 of both.
+    template <int A, int B>
+    CELLAR_INLINE Sums fours(Sums first, Sums second) {
+        constexpr int a = 4 * A;
+        constexpr int b = 4 * B;
+        return __builtin_shufflevector(first, second, a, a + 1, a + 2, a + 3, b, b + 1, b + 2, b + 3, a + 16, a + 17,
+                                       a + 18, a + 19, b + 16, b + 17, b + 18, b + 19);
     }
     CELLAR_INLINE Lanes look_up(const std::uint8_t* table, Lanes numbers) {
         Lanes first;

@@ -163,7 +163,7 @@ CodeKernels<Format> vnni_code_kernels() {
     } else if constexpr (looks_up_numbers<Format>) {
         if (Bfloat16Products::is_available()) {
             kernels.round_queries = vnni_codes::round_to_bfloat16;
-            kernels.dot_packed = vnni_codes::dot_in_columns<vnni_codes::NumberColumns<Format>>;
+            kernels.dot_packed = vnni_codes::dot_numbers<Format>;
             kernels.add_packed_values = vnni_codes::add_numbers<Format>;
         }
     }

@@ -29,8 +29,8 @@ constexpr std::int64_t padded_codes(std::int64_t dim) {
 
 /// The keys or the values of one head of a tile's cells, as codes: value d of cell c, in group g = d / group, is
 ///   rows[c][d % group + g * next_group] * factors[g, c] + offsets[g, c].
-/// Behind the tile's cells, pointers repeat, and factors and offsets are 0 up to a multiple of 16. Behind dim, codes of
-/// keys are 0 up to a multiple of code_unit, if one factor serves the whole head.
+/// Behind the tile's cells, pointers repeat, or those of numbers have zeros, and factors and offsets are 0 up to a
+/// multiple of 16. Behind dim, codes of keys are 0 up to a multiple of code_unit, if one factor serves the whole head.
 template <class Code>
 struct CodeTile {
     const Code* const* rows;

@@ -22,7 +22,7 @@ struct RoundedWeights {
 /// 1 or 2, with a factor each.
 ///
 /// And how two neighbouring cells are read, for values: as many of each become pairs, which their weights are
-/// multiplied by. A prefetch follows every `cells_together` cells. `width`: the values of these groups.
+/// multiplied by. `width`: the values of these groups. `Rest`: for what is left of a group at its end.
 ///
 /// Codes of keys become unsigned bytes, which are `Bias` larger, and those of values integers of 16 bits.
 template <int Bias, int Groups>
@@ -33,7 +33,6 @@ struct CodeColumns {
     static constexpr int groups = Groups;
 
     CELLAR_INLINE static Sums start(std::int32_t total) { return Columns{} - Bias * total; }
-    template <std::size_t Part>
     CELLAR_INLINE static Sums add(Sums sum, Columns codes, const std::int8_t* q) {
         return Products::add(sum, codes, q);
     }
@@ -55,7 +54,7 @@ struct ByteColumns : CodeColumns<128, 1> {
     static constexpr int values = Values; // 16 or 32
     static constexpr int steps = values / 4;
     static constexpr int parts = 1;
-    static constexpr int cells_together = 4;
+    using Rest = ByteColumns<16>;
 
     CELLAR_INLINE static std::ptrdiff_t place(const CodeTile<std::int8_t>& tile, std::int64_t group, std::int64_t d) {
         return group * tile.next_group + d;
@@ -70,7 +69,7 @@ struct ByteColumns : CodeColumns<128, 1> {
     CELLAR_INLINE static std::int64_t width(const CodeTile<std::int8_t>& tile, std::int64_t group) {
         return group + 1 == tile.groups ? padded_dim(tile.dim) - group * tile.group : tile.group;
     }
-    CELLAR_INLINE static Products::Pairs load_pairs(const std::int8_t* const* rows, std::ptrdiff_t at, bool /*both*/) {
+    CELLAR_INLINE static Products::Pairs load_pairs(const std::int8_t* const* rows, std::ptrdiff_t at) {
         return Products::pairs<Values>(rows[0] + at, rows[1] + at);
     }
     CELLAR_INLINE static void in_order(const Products::Pairs& sums, Floats* to) { Products::in_order(sums, to); }
@@ -94,7 +93,7 @@ struct NibbleColumns : CodeColumns<LevelsInVectors<Format::levels>::bias, values
     static constexpr int values = 32;
     static constexpr int steps = 4;
     static constexpr int parts = 2;
-    static constexpr int cells_together = 2;
+    using Rest = NibbleColumns;
 
     /// Of the byte with value d of a group.
     CELLAR_INLINE static std::ptrdiff_t place(const CodeTile<std::int8_t>& tile, std::int64_t group, std::int64_t d) {
@@ -113,7 +112,7 @@ struct NibbleColumns : CodeColumns<LevelsInVectors<Format::levels>::bias, values
     CELLAR_INLINE static constexpr int width(const CodeTile<std::int8_t>& /*tile*/, std::int64_t /*group*/) {
         return std::max(values_per_factor<Format>(), 32);
     }
-    CELLAR_INLINE static Products::Pairs load_pairs(const std::int8_t* const* rows, std::ptrdiff_t at, bool /*both*/) {
+    CELLAR_INLINE static Products::Pairs load_pairs(const std::int8_t* const* rows, std::ptrdiff_t at) {
         const sums::Ints both = Products::zip_bytes(rows[0] + at, rows[1] + at);
         return {Products::words(Lookup::look_up(both & lower_four_bits)),
                 Products::words(Lookup::look_up(both >> 4 & lower_four_bits))};
@@ -143,54 +142,32 @@ struct NibbleColumns : CodeColumns<LevelsInVectors<Format::levels>::bias, values
     }
 };
 
-/// Numbers of 8 bits as bfloat16, two of each cell: the first and the third one of four, and the others. These have
-/// sums of their own, because each sum waits for the one before.
-template <class Format>
+/// Values that are numbers of 8 bits, as bfloat16.
+template <class Format, int Values = 64>
 struct NumberColumns {
-    static constexpr int values = 32;
-    static constexpr int steps = 8;
-    static constexpr int parts = 2;
+    static constexpr int values = Values; // 32 or 64
     static constexpr int groups = 1;
-    static constexpr int cells_together = 2;
-    struct Sums {
-        Floats of_parts[2];
-    };
-    using Pairs = Bfloat16Products::Pairs;
+    using Rest = NumberColumns<Format, 32>;
+    using Pairs = Bfloat16Products::Zipped;
     struct PairSums {
-        Floats first, second;
+        Floats of[4];
     };
-
-    CELLAR_INLINE static Sums start(std::int32_t /*total*/) { return {}; }
-    template <std::size_t Part>
-    CELLAR_INLINE static Sums add(Sums sum, Columns numbers, const std::int8_t* q) {
-        sum.of_parts[Part] = Bfloat16Products::add(sum.of_parts[Part], numbers, q);
-        return sum;
-    }
-    CELLAR_INLINE static Floats finish(Sums sum) { return sum.of_parts[0] + sum.of_parts[1]; }
 
     static std::ptrdiff_t place(const CodeTile<std::int8_t>& /*tile*/, std::int64_t /*group*/, std::int64_t d) {
         return d;
     }
-    CELLAR_INLINE static void load(const std::int8_t* const* rows, std::ptrdiff_t at, Columns* to) {
-        Products::columns<32>(rows, at, to);
-    }
-    CELLAR_INLINE static void unpack(Columns bytes, Columns* to) {
-        Bfloat16Products::look_up<Format::numbers>(bytes, to[0], to[1]);
-    }
-
-    /// `both`: false for the last of an odd number of cells, beside which there are zeros.
-    CELLAR_INLINE static Pairs load_pairs(const std::int8_t* const* rows, std::ptrdiff_t at, bool both) {
-        static constexpr std::int8_t zeros[32] = {};
-        return Bfloat16Products::zip<Format::numbers>(rows[0] + at, both ? rows[1] + at : zeros);
+    CELLAR_INLINE static Pairs load_pairs(const std::int8_t* const* rows, std::ptrdiff_t at) {
+        return Bfloat16Products::zip<Format::numbers, Values>(rows[0] + at, rows[1] + at);
     }
     CELLAR_INLINE static void add_pairs(const Pairs& numbers, const RoundedWeights* weights, std::ptrdiff_t place,
                                         PairSums& sums) {
-        sums.first = Bfloat16Products::add(sums.first, numbers.first, weights->pairs + place);
-        sums.second = Bfloat16Products::add(sums.second, numbers.second, weights->pairs + place);
+        const Columns both = Columns{} + weights->pairs[place];
+        sums.of[0] = Bfloat16Products::add(sums.of[0], numbers.of[0], both);
+        sums.of[1] = Bfloat16Products::add(sums.of[1], numbers.of[1], both);
+        sums.of[2] = Bfloat16Products::add(sums.of[2], numbers.of[2], both);
+        sums.of[3] = Bfloat16Products::add(sums.of[3], numbers.of[3], both);
     }
-    CELLAR_INLINE static void in_order(const PairSums& sums, Floats* to) {
-        Bfloat16Products::in_order(sums.first, sums.second, to);
-    }
+    CELLAR_INLINE static void in_order(const PairSums& sums, Floats* to) { Bfloat16Products::in_order(sums.of, to); }
 };
 
 // The four bytes of a query that a vector of codes is multiplied by: of codes with `Run` (see `Levels`), or bytes, with
@@ -235,22 +212,18 @@ CELLAR_KERNEL void round_in_steps(const float* q, std::ptrdiff_t stride, int row
     }
 }
 
-/// The same to bfloat16, in the order of NumberColumns.
+/// The same to bfloat16: blocks of [rows, 2, 16], in the order of Bfloat16Products::widen.
 CELLAR_KERNEL void round_to_bfloat16(const float* q, std::ptrdiff_t stride, int rows, int together, std::int64_t dim,
                                      std::int64_t /*group*/, int /*run*/, const ByteQueries& to) {
     for (int r = 0; r < rows; ++r) {
-        bfloat16 row[std::size_t{max_encoded_dim}];
-        for (std::int64_t d = 0; d < dim; d += lanes) Bfloat16Products::store(row + d, load(q + r * stride + d));
-        std::int8_t* const block =
-            to.bytes + std::int64_t{r / together} * together * to.stride + std::int64_t{r % together} * 4;
-        for (std::int64_t step = 0; step < dim / 2; ++step) {
-            const bfloat16* const from = row + step / 2 * 4 + step % 2;
-            const bfloat16 pair[2] = {from[0], from[2]};
-            std::memcpy(block + step * together * 4, pair, sizeof(pair));
+        std::int8_t* const row = to.bytes + std::int64_t{r / together} * together * to.stride;
+        for (std::int64_t d = 0; d < dim; d += lanes) {
+            std::int8_t numbers[2 * lanes];
+            Bfloat16Products::store(numbers, load(q + r * stride + d));
+            std::int8_t* const block = row + (d / code_unit * together + r % together) * 2 * code_unit + d % code_unit;
+            std::memcpy(block, numbers, lanes);
+            std::memcpy(block + code_unit, numbers + lanes, lanes);
         }
-        to.steps[r] = 1;
-        to.totals[r] = 0;
-        to.sums[r] = 0;
     }
 }
 
@@ -260,7 +233,7 @@ CELLAR_INLINE void add_part(Columns codes, const std::int8_t* q, typename Codes:
     constexpr std::size_t rows = sizeof...(Row);
     constexpr std::size_t first = Step * Codes::groups / Codes::steps * rows;
     constexpr std::size_t nth = Step * Codes::parts + Part;
-    ((sums[first + Row] = Codes::template add<Part>(sums[first + Row], codes, q + (nth * rows + Row) * 4)), ...);
+    ((sums[first + Row] = Codes::add(sums[first + Row], codes, q + (nth * rows + Row) * 4)), ...);
 }
 template <class Codes, std::size_t Step, class Rows, std::size_t... Part>
 CELLAR_INLINE void add_step(Columns bytes, const std::int8_t* q, typename Codes::Sums* sums, Rows rows,
@@ -327,7 +300,7 @@ CELLAR_KERNEL void dot_rows_in_columns(const ByteQueries& q, const CodeTile<std:
 }
 
 /// See `dot_codes` of kernels_for_codes.hpp; `Codes` says what is behind the pointers. With codes of 4 bits, those are
-/// the codes of the first unit. Numbers of 8 bits are multiplied by queries that are rounded to bfloat16.
+/// the codes of the first unit.
 template <class Codes>
 CELLAR_KERNEL void dot_in_columns(const ByteQueries& q, int rows, const CodeTile<std::int8_t>& keys, int cells,
                                   float* /*weights*/, float* scores, const FetchedRows& next) {
@@ -342,6 +315,60 @@ CELLAR_KERNEL void dot_bytes(const ByteQueries& q, int rows, const CodeTile<std:
                              float* weights, float* scores, const FetchedRows& next) {
     if (keys.group % 32 == 0) return dot_in_columns<ByteColumns<32>>(q, rows, keys, cells, weights, scores, next);
     dot_in_columns<ByteColumns<16>>(q, rows, keys, cells, weights, scores, next);
+}
+
+// 32 numbers of two cells, multiplied by some queries. `sums`: four for each, of different cells.
+template <class Format, std::size_t... Row>
+CELLAR_INLINE void add_two_rows(const std::int8_t* first, const std::int8_t* second, const Bfloat16Products::Pairs* q,
+                                Floats* sums, std::index_sequence<Row...>) {
+    using P = Bfloat16Products;
+    const P::Pairs numbers = P::widen<Format::numbers>(P::load_two(first, second));
+    ((sums[4 * Row] = P::add(sums[4 * Row], numbers.first, q[Row].first)), ...);
+    ((sums[4 * Row] = P::add(sums[4 * Row], numbers.second, q[Row].second)), ...);
+}
+// Scores of some queries and of eight cells. Each vector holds one of the first four and one of the others.
+template <class Format, std::size_t... Row, std::size_t... Cell>
+CELLAR_INLINE void dot_eight(const std::int8_t* q, const CodeTile<std::int8_t>& keys, int first, float* scores,
+                             std::index_sequence<Row...> all, std::index_sequence<Cell...>) {
+    constexpr std::size_t r = sizeof...(Row);
+    constexpr std::ptrdiff_t bytes = 2 * code_unit;
+    Floats sums[4 * (r + r % 2)] = {};
+    const std::int8_t* const* rows = keys.rows + first;
+    for (std::int64_t d = 0; d < keys.dim; d += code_unit) {
+        const Bfloat16Products::Pairs queries[] = {Bfloat16Products::load_twice(q + std::ptrdiff_t{Row} * bytes)...};
+        (add_two_rows<Format>(rows[Cell] + d, rows[Cell + 4] + d, queries, sums + Cell, all), ...);
+        q += std::ptrdiff_t{r} * bytes;
+    }
+    for (std::size_t i = 0; i < r; i += 2) {
+        vectors::sum_lanes(sums + 4 * i, std::make_index_sequence<4>{});
+        float out[4][4]; // the first four cells of two queries, then the next four
+        store(out[0], sums[4 * i]);
+        for (std::size_t k = 0; k < 4; ++k)
+            if (i + k % 2 < r)
+                std::memcpy(scores + (i + k % 2) * tile_cells + first + k / 2 * 4, out[k], sizeof(out[k]));
+    }
+}
+template <std::size_t R, class Format>
+CELLAR_KERNEL void dot_rows_of_numbers(const ByteQueries& q, const CodeTile<std::int8_t>& keys, int cells,
+                                       const FetchedRows& next, float* scores) {
+    constexpr std::make_index_sequence<R> rows;
+    constexpr std::make_index_sequence<4> vectors_of_cells;
+    LinesAhead ahead{next, (cells + 7) / 8};
+    for (int c = 0; c < cells; c += 8) {
+        ahead.step();
+        dot_eight<Format>(q.bytes, keys, c, scores, rows, vectors_of_cells);
+    }
+}
+/// The same for numbers of 8 bits, and queries that are rounded to bfloat16. Row by row: to order numbers by columns
+/// takes longer than to add up lanes.
+template <class Format>
+CELLAR_KERNEL void dot_numbers(const ByteQueries& q, int rows, const CodeTile<std::int8_t>& keys, int cells,
+                               float* /*weights*/, float* scores, const FetchedRows& next) {
+    if (rows == 1) return dot_rows_of_numbers<1, Format>(q, keys, cells, next, scores);
+    if (rows == 2) return dot_rows_of_numbers<2, Format>(q, keys, cells, next, scores);
+    for (int r = 0; r < rows; r += 4)
+        dot_rows_of_numbers<4, Format>(q.from_row(r, 1), keys, cells, r == 0 ? next : FetchedRows{},
+                                       scores + std::ptrdiff_t{r} * tile_cells);
 }
 
 // The weights of a tile, and its factors, relative to the largest one of each row of tile_cells. They are prepared for
@@ -414,17 +441,17 @@ struct Bfloat16Weights {
 template <class Codes>
 CELLAR_INLINE void add_in_steps(const typename Codes::PairSums& sums, const RoundedWeights* weights, std::size_t row,
                                 float* out) {
-    Floats values[2];
+    Floats values[4];
     Codes::in_order(sums, values);
     store(out, load(out) + values[0] * broadcast(weights[0].steps[row]));
-    if constexpr (Codes::values == 32)
-        store(out + lanes, load(out + lanes) + values[1] * broadcast(weights[Codes::groups - 1].steps[row]));
+    for (int i = 1; i < Codes::values / lanes; ++i)
+        store(out + i * lanes, load(out + i * lanes) + values[i] * broadcast(weights[Codes::groups - 1].steps[row]));
 }
 // Of cells c and c + 1.
 template <class Codes, std::size_t... Row>
-CELLAR_INLINE void add_two(const RoundedWeights* weights, int c, int cells, const std::int8_t* const* rows,
-                           std::ptrdiff_t at, typename Codes::PairSums* sums, std::index_sequence<Row...>) {
-    const auto pairs = Codes::load_pairs(rows + c, at, c + 1 < cells);
+CELLAR_INLINE void add_two(const RoundedWeights* weights, int c, const std::int8_t* const* rows, std::ptrdiff_t at,
+                           typename Codes::PairSums* sums, std::index_sequence<Row...>) {
+    const auto pairs = Codes::load_pairs(rows + c, at);
     (Codes::add_pairs(pairs, weights, std::ptrdiff_t{Row} * RoundedWeights::row + c / 2, sums[Row]), ...);
 }
 // `Codes::values` values of each cell. Behind the cells, weights are 0 up to a multiple of 16.
@@ -433,10 +460,10 @@ CELLAR_INLINE void add_pairs(const RoundedWeights* weights, int cells, const std
                              std::ptrdiff_t at, float* out, std::ptrdiff_t stride, LinesAhead& ahead,
                              std::index_sequence<Row...> all) {
     typename Codes::PairSums sums[sizeof...(Row)] = {};
-    for (int c = 0; c < cells; c += Codes::cells_together) {
+    for (int c = 0; c < cells; c += 4) {
         ahead.step();
-        add_two<Codes>(weights, c, cells, rows, at, sums, all);
-        if constexpr (Codes::cells_together == 4) add_two<Codes>(weights, c + 2, cells, rows, at, sums, all);
+        add_two<Codes>(weights, c, rows, at, sums, all);
+        add_two<Codes>(weights, c + 2, rows, at, sums, all);
     }
     (add_in_steps<Codes>(sums[Row], weights, Row, out + std::ptrdiff_t{Row} * stride), ...);
 }
@@ -447,10 +474,10 @@ CELLAR_KERNEL void add_group(const RoundedWeights* weights, int cells, const Cod
     std::int64_t d = 0;
     for (; d + Codes::values <= width; d += Codes::values)
         add_pairs<Codes>(weights, cells, values.rows, Codes::place(values, g, d), out + d, stride, ahead, rows);
-    if constexpr (std::is_same_v<Codes, ByteColumns<32>>)
+    if constexpr (!std::is_same_v<Codes, typename Codes::Rest>)
         if (d < width)
-            add_pairs<ByteColumns<16>>(weights, cells, values.rows, Codes::place(values, g, d), out + d, stride, ahead,
-                                       rows);
+            add_pairs<typename Codes::Rest>(weights, cells, values.rows, Codes::place(values, g, d), out + d, stride,
+                                            ahead, rows);
 }
 
 // `width` values of group g, or of as many groups from g on as `Codes` takes together.
@@ -470,8 +497,7 @@ CELLAR_INLINE void add_rounded(const Weights& weights, int rows, int cells, cons
 }
 template <class Codes>
 CELLAR_INLINE LinesAhead lines_ahead(const FetchedRows& next, int rows, int cells, std::int64_t dim) {
-    constexpr std::int64_t together = std::int64_t{Codes::values} * Codes::cells_together;
-    return {next, (rows + 3) / 4 * std::max<std::int64_t>(1, dim * cells / together)};
+    return {next, (rows + 3) / 4 * ((cells + 3) / 4) * std::max<std::int64_t>(1, dim / Codes::values)};
 }
 
 /// See `add_codes` of kernels_for_codes.hpp, and `dot_in_columns`. With `ByteColumns<32>`, groups of any size.

@@ -81,16 +81,19 @@ public:
         return rows(head);
     }
 
-    FetchedRows fetched(HeadRows<E> rows, int count) {
+    /// Of cells first, first + 1, ...
+    FetchedRows fetched(HeadRows<E> rows, int count, int first = 0) {
+        rows = rows + first;
         std::int64_t bytes = source_.dim * static_cast<std::int64_t>(sizeof(E));
         // Then they follow each other in memory, most likely. If not, other rows are prefetched.
         if (count > 0 && rows[count - 1] - rows[0] == (count - 1) * source_.dim) {
             bytes *= count;
             count = 1;
         }
-        for (int i = 0; i < count; ++i) fetched_[i] = reinterpret_cast<const std::byte*>(rows[i]);
+        const std::byte** const list = fetched_ + first; // other cells' rows stay
+        for (int i = 0; i < count; ++i) list[i] = reinterpret_cast<const std::byte*>(rows[i]);
         const auto lines = static_cast<int>((bytes + line_bytes - 1) / line_bytes);
-        return {.rows = fetched_, .row_bytes = bytes, .lines = count * lines};
+        return {.rows = list, .row_bytes = bytes, .lines = count * lines};
     }
 
 private:
@@ -131,7 +134,7 @@ public:
     HeadRows<E> rows(int) const { return {}; }
     HeadRows<E> rows_of_next(int) const { return {}; }
     HeadRows<E> rows_after(const Tile*, int) { return {}; }
-    FetchedRows fetched(HeadRows<E>, int) { return {}; }
+    FetchedRows fetched(HeadRows<E>, int, int = 0) { return {}; }
 };
 
 /// Rows that kernels read where they lie.

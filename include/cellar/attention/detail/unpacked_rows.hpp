@@ -71,8 +71,11 @@ public:
           places_{units_},
           scale_places_{scales_} {
         const std::int64_t factors = (has_offsets<Format> ? 2 : 1) * all_groups_ * tile_cells;
-        stored_factors_ = arrays.take<Factor>(factors);
         factors_ = arrays.take<float>(factors);
+        if constexpr (std::same_as<Factor, float>)
+            stored_factors_ = factors_;
+        else
+            stored_factors_ = arrays.take<Factor>(factors);
         if constexpr (of_bytes || looks_up_numbers<Format>) {
             const std::int64_t bytes = of_bytes ? stride_ : 2 * stride_;
             queries_ = {arrays.take<std::int8_t>(rows * bytes + code_unit), bytes,
@@ -99,11 +102,11 @@ public:
 
     void start(const Tile& tile, const Tile* next) {
         places_.start(tile, next);
-        if constexpr (has_scale_plane<Format>) scale_places_.start(tile, nullptr);
+        if constexpr (has_scale_plane<Format>) scale_places_.start(tile, next);
     }
 
     void find(const Tile& tile, int head) {
-        next_ = {};
+        forget_next();
         if (!unpacks_ || widens_) return find_to_pack(tile, head);
         find_codes(places_.rows(head), scale_places_.rows(head), tile.count);
     }
@@ -113,7 +116,7 @@ public:
         widen(places_.rows(head), scale_places_.rows(head), tile.count);
     }
     void find_some(const Cell* cells, int count, int head) {
-        next_ = {};
+        forget_next();
         if (!unpacks_) return read(source_, cells, count, head);
         list_rows(cells, count, head);
         widens_ ? widen({some_units_, 0}, {some_scales_, 0}, count)
@@ -135,10 +138,20 @@ public:
         return places_.fetched(places_.rows_after(next, head), count);
     }
 
-    void fetch_after(const Tile* next, int head) { next_ = fetched_after(next, head); }
+    void fetch_after(const Tile* next, int head) {
+        after_ = places_.rows_after(next, head);
+        cells_after_ = next == nullptr ? 0 : next->count;
+        next_ = places_.fetched(after_, cells_after_);
+        if constexpr (has_scale_plane<Format>) // few lines
+            LinesAhead{scale_places_.fetched(scale_places_.rows_after(next, head), cells_after_), 1}.step();
+    }
     /// While there are many queries, unpacking waits for memory: nothing is fetched ahead.
     FetchedRows fetched(const Tile*, int) const { return {}; }
-    static void fetch_in(SoftmaxStep&) {}
+    void fetch_in(SoftmaxStep& step) {
+        const int some = fetched_by_softmax(cells_after_);
+        step.fetched = places_.fetched(after_, some);
+        next_ = places_.fetched(after_, cells_after_ - some, some);
+    }
 
     void dot(int first, int rows, int count, float* scores) const {
         if (widens_) {
@@ -221,6 +234,10 @@ private:
                 .groups = (source_.dim + group() - 1) / group(),
                 .next_group = in_place_ && stores_steps<Format> ? std::int64_t{sizeof(unit_of<Format>)} : group()};
     }
+    void forget_next() {
+        next_ = {};
+        cells_after_ = 0;
+    }
     void list_rows(const Cell* cells, int count, int head) {
         for (int i = 0; i < count; ++i) {
             some_units_[i] = row_of(units_, cells[i], head);
@@ -237,9 +254,9 @@ private:
         unpack(units, scales, count);
     }
     void find_numbers(HeadRows<unit_of<Format>> units, int count) {
+        static constexpr std::int8_t zeros[std::size_t{max_encoded_dim}] = {};
         for (int i = 0; i < count; ++i) packed_pointers_.rows[i] = reinterpret_cast<const std::int8_t*>(units[i]);
-        packed_pointers_.repeat_last(count);
-        std::fill_n(factors_, tile_cells, 1.0F);
+        std::fill(packed_pointers_.rows + count, std::end(packed_pointers_.rows), zeros); // a weight of 0 counts
     }
     void find_nibbles(HeadRows<unit_of<Format>> units, HeadRows<scale_of<Format>> scales, int count) {
         for (int i = 0; i < count; ++i)
@@ -281,8 +298,9 @@ private:
             if constexpr (stores_steps<Format>) code_pointers_.rows[i] = units[i]->steps;
             if constexpr (stores_codes<Format>) code_pointers_.rows[i] = units[i];
         }
+        const std::int64_t groups = values_per_factor<Format>() == whole_head ? 1 : all_groups_;
         for (int i = 0; i < count; ++i)
-            for (std::int64_t g = 0; g < all_groups_; ++g) {
+            for (std::int64_t g = 0; g < groups; ++g) {
                 Factor& to = stored_factors_[g * tile_cells + i];
                 if constexpr (stores_steps<Format>) to = units[i][g].scale;
                 if constexpr (stores_codes<Format>) to = scales[i][g];
@@ -294,7 +312,7 @@ private:
         if (count % dim_unit != 0)
             for (std::int64_t i = 0; i < rows; ++i)
                 std::fill_n(stored_factors_ + i * tile_cells + count, dim_unit - count % dim_unit, Factor{});
-        kernels_.codes.widen_factors(stored_factors_, rows, factors_);
+        if constexpr (!std::same_as<Factor, float>) kernels_.codes.widen_factors(stored_factors_, rows, factors_);
     }
 
     void widen(HeadRows<unit_of<Format>> units, HeadRows<scale_of<Format>> scales, int count) {
@@ -324,7 +342,9 @@ private:
     const scale_of<Format>* some_scales_[tile_cells];
     RowPointers<Code> code_pointers_{};
     RowPointers<std::int8_t> packed_pointers_{};
-    FetchedRows next_{};
+    HeadRows<unit_of<Format>> after_{}; // what is read next
+    int cells_after_ = 0;
+    FetchedRows next_{}; // what of that the next kernel fetches
 };
 
 } // namespace cellar::detail
