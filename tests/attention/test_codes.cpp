@@ -318,6 +318,7 @@ TEST_CASE("numbers of 8 bits are multiplied as they are stored") {
     check<StandardV<fp8_e4m3>>({8, 2, 96, 160}); // two and a half blocks of 64
     check<Blocked<fp8_e5m2, 16, fp8_e4m3>>({2, 1, 32, 64, 70});
     check<StandardV<fp8_e4m3, fp8_e5m2>>({3, 3, 64, 32, 7});
+    check<StandardV<fp8_e4m3>>({3, 1, 64, 64}); // three queries of a head, and one of zeros
     check<StandardV<fp8_e4m3>>({8, 1, 128, 0});
 }
 

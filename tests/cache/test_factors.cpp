@@ -371,6 +371,10 @@ TEST_CASE("layers that no cache has, and shifts that do not fit them, are not ca
               ChannelCalibration{std::vector<LayerShape>{layer, {1, 0, 64}}};
           })
           == "shape: layer 1 has 1 heads, a key_dim of 0 and a value_dim of 64, expected at least 1, 1 and 0");
+    CHECK(violation_of([] {
+              ChannelCalibration{std::vector<LayerShape>{{1, 64, 64, 5}}};
+          })
+          == "shape: layer 0 shares layer 5, expected an earlier one, or -1");
     ChannelCalibration calibration{std::vector<LayerShape>{layer, {}}}; // a layer with a state, for example
     CHECK(violation_of([&] { calibration.add(1, {}, {}, {}); }) == "add: layer 1 has no heads, expected one with keys");
     CHECK(calibration.factors({}, RopeShift<>{rope_frequencies(64)})[1].keys.empty());

@@ -65,6 +65,7 @@ TEST_CASE("invalid shapes are violations") {
           == "shape: layer 0 has rows of 281474976710656 elements, expected fewer than 2^28");
     CHECK(violation({{1 << 14, 1, (1 << 14) - 1}}) == "none");
     const LayerShape half_of_all{1 << 14, (1 << 14) - 1, 1};
+    CHECK(violation({half_of_all, {1 << 14, (1 << 14) - 1, 0}}) == "none");
     CHECK(violation({half_of_all, half_of_all})
           == "shape: a token has 536870912 elements in all layers, expected fewer than 2^29");
     CHECK(violation_of([] { (void)detail::resolved({.layers = INT32_MAX, .kv_heads = 1 << 14, .head_dim = 1 << 13}); })

@@ -10,7 +10,10 @@
 #include <cellar/backend/no_data.hpp>
 #include <cellar/cache/sizes.hpp>
 #include <cellar/cellar.hpp>
+#include <cellar/format/affine.hpp>
 #include <cellar/format/blocks.hpp>
+#include <cellar/format/fp4.hpp>
+#include <cellar/format/fp8.hpp>
 #include <cellar/format/int8.hpp>
 #include <cellar/models/make_memory.hpp>
 #include <cellar/models/models.hpp>
@@ -246,6 +249,25 @@ TEST_CASE("attend takes no more than it says, in any format") {
     check_attention<Blocked<q8_0, 64, q4_0>>();
     check_attention<StandardV<int8_per_head>>();
     check_attention<StandardV<float>, true>();
+}
+
+// Apart, because what a thread takes besides is less than is said on most processors.
+TEST_CASE_TEMPLATE("rows of a tile take no more than attend_bytes counts", Format, q8_0, q4_1, iq4_nl, Affine<8, 64>,
+                   Affine<3, 32>, mxfp4, nvfp4, int8_per_head, fp8_e4m3, fp8_e5m2) {
+    for (const int dim : {64, 128, 576}) {
+        HostBackend backend;
+        const detail::LayerStore<StandardV<Format>, HostBackend> store{backend, 64, {1, dim, dim}};
+        const auto source = detail::stored_rows<false>(store.read_keys(), dim);
+        using Rows = detail::TileRows<std::remove_cv_t<decltype(source)>>;
+        const typename Rows::Kernels kernels{detail::best_instructions()};
+        for (const std::int64_t rows : {1, 60, 960}) {
+            detail::ScratchArrays counted;
+            const Rows taken{source, kernels, rows, counted};
+            CAPTURE(dim);
+            CAPTURE(rows);
+            CHECK(counted.bytes() <= detail::bytes_of_tile_rows(dim, rows));
+        }
+    }
 }
 
 TEST_CASE("attend with a residual takes no more than it says, and what it merges comes on top") {

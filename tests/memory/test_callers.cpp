@@ -146,6 +146,8 @@ TEST_CASE("violations name the caller's line: constructors") {
     model.layers[0].shape = {.kv_heads = 1, .key_dim = 1, .value_dim = 1};
     check_here([&] { (void)models::make_memory<Cache<>>(model, {}); });
     check_here([&] { (void)models::bytes<Cache<>>(model, {}); });
+    const models::MemoryLimits no_batch{.attention = {.batch = -1}};
+    check_here([&] { (void)models::largest_limits<Cache<>>(model, no_batch, 1); });
     check_here([&] { (void)ChunkedAttention<>{0}; });
     check_here([&] { (void)ChunkedAttention<4>{{.sinks = -1}}; });
     check_here([&] { (void)RopeShift<>{{1.0}, -1}; });

@@ -216,6 +216,11 @@ TEST_CASE("overview: a shape that does not fit the tags is a violation") {
               cellar::StateShape{4, {{1 << 13, 1 << 14}}};
           })
           == "state shape: a state has 536870912 elements in all layers, expected fewer than 2^29");
+    CHECK(violation_of([] {
+              cellar::StateShape{INT32_MAX, {{1}}};
+          })
+          == "state shape: a state has 2147483647 elements in all layers, expected fewer than 2^29");
+    CHECK(violation_of([] { cellar::StateShape{2, {{1 << 14, (1 << 14) - 1}}}; }) == "none");
     CHECK(violation_of([] { cellar::StateExtents{1, 1, 1, 1, 1}; }) == "state shape: 5 extents, expected 1 to 4");
     CHECK(violation_of([] {
               cellar::StateShape{{{{1}}, {{1}, {2}}}};

@@ -40,10 +40,12 @@ constexpr std::int64_t bytes_of_array(std::int64_t n) {
 constexpr std::int64_t bytes_of_tile_rows(std::int64_t dim, std::int64_t rows) {
     const std::int64_t groups = dim / dim_unit; // with a factor each, in formats that have the most
     const std::int64_t stride = padded_codes(dim);
+    const std::int64_t queries_in_bytes =
+        bytes_of_array<std::int8_t>(rows * stride + code_unit) + 3 * bytes_of_array<float>(rows * groups);
+    const std::int64_t queries_in_bfloat16 = bytes_of_array<std::int8_t>(2 * rows * stride + code_unit);
     return bytes_of_array<float>(tile_cells * dim) + bytes_of_array<std::int16_t>(tile_cells * stride)
            + 2 * bytes_of_array<float>(2 * groups * tile_cells)
-           + bytes_of_array<float>(std::max<std::int64_t>(4 * groups, max_rows_of_values) * tile_cells)
-           + bytes_of_array<std::int8_t>(rows * stride + code_unit) + 2 * bytes_of_array<float>(rows * groups);
+           + bytes_of_array<float>(scratch_rows(groups) * tile_cells) + std::max(queries_in_bytes, queries_in_bfloat16);
 }
 
 /// What a thread takes besides if keys are rotated as they are read: see `RotatedRows`.

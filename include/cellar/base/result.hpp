@@ -167,17 +167,21 @@ inline Where line_of_failure(Where where = Where::current()) {
 /// because each program has dozens of types of values.
 template <class E>
 class ResultState {
+public:
+    /// False if the operation was refused or failed: then `error()` says why.
+    bool has_value() const noexcept { return has_value_; }
+
 protected:
     static constexpr bool is_refusal = std::is_same_v<E, Refusal>;
 
     // Not inlined, so that asking for a value is inlined as one comparison.
     [[gnu::cold, gnu::noinline]] void say_why_not(const E& error) const {
-        CELLAR_EXPECTS_AT(failed_at_, has_value_, is_refusal ? "a refused" : "a failed",
+        CELLAR_EXPECTS_AT(failed_at_, has_value(), is_refusal ? "a refused" : "a failed",
                           " result has no value: ", to_string(error));
     }
     // `instead`: what the result has.
     [[gnu::cold, gnu::noinline]] void say_no_error(Where where, const char* instead) const {
-        CELLAR_EXPECTS_AT(where, !has_value_, "error() was called on a result ", instead);
+        CELLAR_EXPECTS_AT(where, !has_value(), "error() was called on a result ", instead);
     }
 
     bool has_value_ = false;
@@ -229,8 +233,7 @@ public:
     }
     ~Result() { destroy(); }
 
-    /// False if the operation was refused or failed: then `error()` says why.
-    bool has_value() const noexcept { return has_value_; }
+    using State::has_value;
     explicit operator bool() const noexcept { return has_value_; }
 
     /// The value. Asking a refused or failed result for it is a violation, which names the operation's line. That of a

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 namespace cellar {
@@ -54,7 +55,7 @@ constexpr void check_elements(std::int64_t elements) {
                    " elements in all layers, expected fewer than 2^29");
 }
 
-constexpr void check_layer(const std::vector<LayerShape>& layers, std::size_t i) {
+constexpr void check_layer(std::span<const LayerShape> layers, std::size_t i) {
     const LayerShape& layer = layers[i];
     if (layer.shares_layer == -1) return;
     CELLAR_EXPECTS(layer.shares_layer >= 0 && static_cast<std::size_t>(layer.shares_layer) < i, "shape: layer ", i,

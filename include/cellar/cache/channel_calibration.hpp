@@ -37,8 +37,11 @@ public:
         const detail::Caller caller{where};
         CELLAR_EXPECTS(!layers.empty(), "calibration: no layers, expected `each_layer` as Cache::shape has it");
         std::int64_t elements = 0;
-        for (std::size_t i = 0; i < layers.size(); ++i)
-            if (layers[i].kv_heads != 0) elements += detail::check_row(layers[i], i);
+        for (std::size_t i = 0; i < layers.size(); ++i) {
+            if (layers[i].kv_heads == 0) continue;
+            elements += detail::check_row(layers[i], i);
+            detail::check_layer(layers, i);
+        }
         detail::check_elements(elements);
         for (const LayerShape& layer : layers) layers_.emplace_back(layer);
     }

@@ -181,7 +181,9 @@ ModelResult<MemoryBytes> bytes(const RunTimeDescription& model, const MemoryLimi
 /// bytes; never more than 2^30. In place of the limits, a function from a number of cells to `MemoryLimits`, which more
 /// cells never make smaller. Refuses as `make_memory` does, and if not even one cell fits.
 template <class Memory, class Limits = MemoryLimits>
-ModelResult<MemoryLimits> largest_limits(const RunTimeDescription& model, const Limits& limits, std::int64_t most) {
+ModelResult<MemoryLimits> largest_limits(const RunTimeDescription& model, const Limits& limits, std::int64_t most,
+                                         Where where = Where::current()) {
+    const cellar::detail::Caller caller{where};
     const auto divided = detail::MemoryMaker<Memory>::divide(model);
     if (!divided) return divided.error();
     return detail::largest_limits(

@@ -73,16 +73,15 @@ private:
     int rank_;
 };
 
-/// The state of one sequence: for each layer, the extents of each tensor, in the order of `States`.
+/// The state of one sequence: for each layer, the extents of each tensor, in the order of `States`. All layers together
+/// have fewer than 2^29 elements, which is far above any model.
 class StateShape {
 public:
     /// All layers alike. `tensors`: the extents of each, in the order of the tags of `States`.
     constexpr StateShape(int layers, std::initializer_list<StateExtents> tensors, Where where = Where::current())
-        : StateShape{std::vector<std::vector<StateExtents>>(static_cast<std::size_t>(layers > 0 ? layers : 0),
-                                                            std::vector<StateExtents>(tensors)),
-                     where} {}
+        : StateShape{repeated(layers, tensors, where), where} {}
 
-    /// Each layer with its own extents. Together they have fewer than 2^29 elements, which is far above any model.
+    /// Each layer with its own extents.
     constexpr explicit StateShape(std::vector<std::vector<StateExtents>> layers, Where where = Where::current())
         : layers_{std::move(layers)} {
         CELLAR_EXPECTS_AT(where, !layers_.empty(), "state shape: no layers, expected at least 1");
@@ -92,9 +91,7 @@ public:
                               " tensors, expected ", layers_.front().size(), " as in the first");
             for (const StateExtents& tensor : layer) elements += tensor.elements();
         }
-        // So that the bytes of any possible number of slots fit into 64 bits.
-        CELLAR_EXPECTS_AT(where, elements < (1 << 29), "state shape: a state has ", elements,
-                          " elements in all layers, expected fewer than 2^29");
+        check_elements(elements, where);
     }
 
     constexpr int layers() const { return static_cast<int>(layers_.size()); }
@@ -107,6 +104,20 @@ public:
     }
 
 private:
+    static constexpr std::vector<std::vector<StateExtents>>
+    repeated(int layers, std::initializer_list<StateExtents> tensors, Where where) {
+        std::int64_t elements = 0;
+        for (const StateExtents& tensor : tensors) elements += tensor.elements();
+        check_elements(std::max(layers, 0) * elements, where); // before there is a list of so many layers
+        return std::vector<std::vector<StateExtents>>(static_cast<std::size_t>(std::max(layers, 0)), tensors);
+    }
+
+    // So that the bytes of any possible number of slots fit into 64 bits.
+    static constexpr void check_elements(std::int64_t elements, Where where) {
+        CELLAR_EXPECTS_AT(where, elements < (1 << 29), "state shape: a state has ", elements,
+                          " elements in all layers, expected fewer than 2^29");
+    }
+
     std::vector<std::vector<StateExtents>> layers_;
 };
 

@@ -328,7 +328,9 @@ TEST_CASE("fences: to load a file, the program waits as often for many tokens as
         REQUIRE(load(path, memory, Sequence{1}));
         return fences;
     };
-    CHECK(fences_to_load(1) == fences_to_load(2048)); // of 2 MiB an array, in pieces of at most 256 KiB
+    const int of_one = fences_to_load(1);
+    CHECK(of_one > 0);
+    CHECK(fences_to_load(2048) == of_one); // of 2 MiB an array, in pieces of at most 256 KiB
 }
 
 TEST_CASE("fences: a backend without lists does not wait when it is destroyed") {

@@ -34,7 +34,7 @@ constexpr std::int64_t padded_codes(std::int64_t dim) {
 template <class Code>
 struct CodeTile {
     const Code* const* rows;
-    const float* factors; ///< [groups, tile_cells]
+    const float* factors; ///< [groups, tile_cells]; null: ones, of numbers
     const float* offsets; ///< the same; null: zeros
     std::int64_t dim;
     std::int64_t group; ///< the values of a factor: dim, or a multiple of 16
@@ -58,15 +58,17 @@ struct CodeRows {
     }
 };
 
-/// Queries that are rounded to bytes, in steps of their own for each group. The rows that a kernel takes together are
-/// in blocks, [stride / code_unit, rows, code_unit], or as kernels_for_columns.hpp says.
+/// Queries that are rounded to bytes, in steps of their own for each group, or to bfloat16, without steps. The rows
+/// that a kernel takes together are in blocks, [stride / code_unit, rows, code_unit], or as kernels_for_columns.hpp
+/// says.
 struct ByteQueries {
-    std::int8_t* bytes;
-    std::int64_t stride;
-    float* steps;         ///< [rows, groups]
-    float* sums;          ///< the same, of the queries before they were rounded
-    std::int32_t* totals; ///< the same, of the bytes
+    std::int8_t* bytes = nullptr;
+    std::int64_t stride = 0;
+    float* steps = nullptr;         ///< [rows, groups]
+    float* sums = nullptr;          ///< the same, of the queries before they were rounded
+    std::int32_t* totals = nullptr; ///< the same, of the bytes
 
+    /// `groups`: 0 without steps.
     ByteQueries from_row(std::int64_t row, std::int64_t groups) const {
         return {bytes + row * stride, stride, steps + row * groups, sums + row * groups, totals + row * groups};
     }

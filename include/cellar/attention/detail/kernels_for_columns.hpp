@@ -367,7 +367,7 @@ CELLAR_KERNEL void dot_numbers(const ByteQueries& q, int rows, const CodeTile<st
     if (rows == 1) return dot_rows_of_numbers<1, Format>(q, keys, cells, next, scores);
     if (rows == 2) return dot_rows_of_numbers<2, Format>(q, keys, cells, next, scores);
     for (int r = 0; r < rows; r += 4)
-        dot_rows_of_numbers<4, Format>(q.from_row(r, 1), keys, cells, r == 0 ? next : FetchedRows{},
+        dot_rows_of_numbers<4, Format>(q.from_row(r, 0), keys, cells, r == 0 ? next : FetchedRows{},
                                        scores + std::ptrdiff_t{r} * tile_cells);
 }
 
@@ -497,7 +497,8 @@ CELLAR_INLINE void add_rounded(const Weights& weights, int rows, int cells, cons
 }
 template <class Codes>
 CELLAR_INLINE LinesAhead lines_ahead(const FetchedRows& next, int rows, int cells, std::int64_t dim) {
-    return {next, (rows + 3) / 4 * ((cells + 3) / 4) * std::max<std::int64_t>(1, dim / Codes::values)};
+    const std::int64_t blocks = std::max<std::int64_t>(1, dim / Codes::values);
+    return {next, std::max<std::int64_t>(1, (rows + 3) / 4 * ((cells + 3) / 4) * blocks)};
 }
 
 /// See `add_codes` of kernels_for_codes.hpp, and `dot_in_columns`. With `ByteColumns<32>`, groups of any size.

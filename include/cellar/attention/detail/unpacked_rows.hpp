@@ -76,11 +76,12 @@ public:
             stored_factors_ = factors_;
         else
             stored_factors_ = arrays.take<Factor>(factors);
-        if constexpr (of_bytes || looks_up_numbers<Format>) {
-            const std::int64_t bytes = of_bytes ? stride_ : 2 * stride_;
-            queries_ = {arrays.take<std::int8_t>(rows * bytes + code_unit), bytes,
+        if constexpr (of_bytes) {
+            queries_ = {arrays.take<std::int8_t>(rows * stride_ + code_unit), stride_,
                         arrays.take<float>(rows * all_groups_), arrays.take<float>(rows * all_groups_),
                         arrays.take<std::int32_t>(rows * all_groups_)};
+        } else if constexpr (looks_up_numbers<Format>) {
+            queries_ = {.bytes = arrays.take<std::int8_t>(2 * rows * stride_ + code_unit), .stride = 2 * stride_};
         }
     }
 
@@ -148,6 +149,7 @@ public:
     /// While there are many queries, unpacking waits for memory: nothing is fetched ahead.
     FetchedRows fetched(const Tile*, int) const { return {}; }
     void fetch_in(SoftmaxStep& step) {
+        if (!unpacks_) return;
         const int some = fetched_by_softmax(cells_after_);
         step.fetched = places_.fetched(after_, some);
         next_ = places_.fetched(after_, cells_after_ - some, some);
@@ -158,8 +160,8 @@ public:
             FloatRows::dot(q_ + first * wide(), rows, count, scores);
         } else if (packed_) {
             const CodeTile<std::int8_t> keys = tile(packed_pointers_);
-            kernels_.codes.dot_packed(queries_.from_row(first, keys.groups), rows, keys, count, scratch_, scores,
-                                      next_);
+            kernels_.codes.dot_packed(queries_.from_row(first, of_bytes ? keys.groups : 0), rows, keys, count, scratch_,
+                                      scores, next_);
         } else if constexpr (of_bytes) {
             CodeTile<Code> keys = tile(code_pointers_);
             if (keys.groups == 1) keys.dim = padded_codes(keys.dim);
@@ -227,7 +229,7 @@ private:
     template <class Byte>
     CodeTile<Byte> tile(const RowPointers<Byte>& rows) const {
         return {.rows = rows.rows,
-                .factors = factors_,
+                .factors = looks_up_numbers<Format> && std::same_as<Byte, std::int8_t> ? nullptr : factors_,
                 .offsets = has_offsets<Format> ? factors_ + all_groups_ * tile_cells : nullptr,
                 .dim = source_.dim,
                 .group = group(),
@@ -256,7 +258,8 @@ private:
     void find_numbers(HeadRows<unit_of<Format>> units, int count) {
         static constexpr std::int8_t zeros[std::size_t{max_encoded_dim}] = {};
         for (int i = 0; i < count; ++i) packed_pointers_.rows[i] = reinterpret_cast<const std::int8_t*>(units[i]);
-        std::fill(packed_pointers_.rows + count, std::end(packed_pointers_.rows), zeros); // a weight of 0 counts
+        std::fill(packed_pointers_.rows + count, std::end(packed_pointers_.rows),
+                  zeros); // not the last one again: 0 * infinity counts
     }
     void find_nibbles(HeadRows<unit_of<Format>> units, HeadRows<scale_of<Format>> scales, int count) {
         for (int i = 0; i < count; ++i)

@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <iterator>
 #include <numeric>
+#include <optional>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -148,8 +149,9 @@ private:
     // All cells, some at a time. Blocks.
     void copy_to(Backend& backend, const Mapping& mapping, Buffer& memory) const {
         const std::int64_t n = rows_at_once();
-        constexpr bool are_rows = contiguous_rows<Mapping>; // the memory as it is
-        Buffer rows = backend.template allocate<Unit>(are_rows ? 0 : n * row());
+        constexpr bool in_place = contiguous_rows<Mapping>; // cells follow each other in memory as rows do
+        std::optional<Buffer> rows;
+        if constexpr (!in_place) rows.emplace(backend.template allocate<Unit>(n * row()));
         TrivialList<Cell> cells(static_cast<std::size_t>(n));
         for (std::int64_t first = 0; first < mapping_.cells(); first += n) {
             cells.resize(static_cast<std::size_t>(std::min(n, mapping_.cells() - first)));
@@ -158,11 +160,11 @@ private:
                 return contiguous_view(data, std::ssize(cells), mapping_.heads(), mapping_.dim());
             };
             const std::span<const Cell> some{cells};
-            if constexpr (are_rows) {
+            if constexpr (in_place) {
                 backend.scatter(mapping, memory, some, rows_at(memory_.data() + mapping_(first, 0, 0)));
             } else {
-                backend.gather(mapping_, memory_, some, rows_at(rows.data()));
-                backend.scatter(mapping, memory, some, rows_at(std::as_const(rows).data()));
+                backend.gather(mapping_, memory_, some, rows_at(rows->data()));
+                backend.scatter(mapping, memory, some, rows_at(std::as_const(*rows).data()));
             }
         }
         backend.fence(); // before the rows, and what they came from, are destroyed
