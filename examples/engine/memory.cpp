@@ -20,10 +20,11 @@ const MemoryType& type_of(const MemoryOptions& options) {
         names += (names.empty() ? "'" : ", '") + std::string{type->format} + "'";
     }
     const std::string with = residual ? " with a residual" : "";
-    if (names.empty())
+    if (residual && options.way == Way::flash)
         throw std::runtime_error{"ggml's attention takes keys and values from one cache, expected the attention "
                                  "'attend'"
                                  + with};
+    if (names.empty()) names = "none, because CELLAR_ENGINE_MEMORIES left them out";
     const std::string of_way = options.way == Way::flash ? " of ggml's attention" : "";
     throw std::runtime_error{"the format of keys and values" + with + of_way + " is '" + options.format
                              + "', expected one of " + names};

@@ -19,7 +19,7 @@ struct MemoryType {
 };
 
 // Each is compiled in a file of its own, because that takes a minute or two. A new one needs such a file, and a place in
-// CELLAR_ENGINE_MEMORIES.
+// the list of examples/CMakeLists.txt. A build may have some of them only.
 extern const MemoryType attend_half;
 extern const MemoryType attend_float;
 extern const MemoryType attend_q8_0;
