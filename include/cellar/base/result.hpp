@@ -167,10 +167,6 @@ inline Where line_of_failure(Where where = Where::current()) {
 /// because each program has dozens of types of values.
 template <class E>
 class ResultState {
-public:
-    /// False if the operation was refused or failed: then `error()` says why.
-    bool has_value() const noexcept { return has_value_; }
-
 protected:
     static constexpr bool is_refusal = std::is_same_v<E, Refusal>;
 
@@ -183,6 +179,8 @@ protected:
     [[gnu::cold, gnu::noinline]] void say_no_error(Where where, const char* instead) const {
         CELLAR_EXPECTS_AT(where, !has_value(), "error() was called on a result ", instead);
     }
+
+    bool has_value() const noexcept { return has_value_; } // as messages name it
 
     bool has_value_ = false;
     Where failed_at_;
@@ -233,7 +231,8 @@ public:
     }
     ~Result() { destroy(); }
 
-    using State::has_value;
+    /// False if the operation was refused or failed: then `error()` says why.
+    bool has_value() const noexcept { return has_value_; }
     explicit operator bool() const noexcept { return has_value_; }
 
     /// The value. Asking a refused or failed result for it is a violation, which names the operation's line. That of a

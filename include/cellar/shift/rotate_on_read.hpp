@@ -57,6 +57,7 @@ public:
     /// See `RopeShift`.
     bool fits(std::size_t layers) const { return rotary_.fits(layers); }
     std::size_t layers() const { return rotary_.layers(); }
+    /// Of a layer of the cache, in radians per position. O(1).
     const std::vector<double>& frequencies(int layer) const { return rotary_.frequencies(layer); }
     Rotation rotation(int layer) const { return rotary_.rotation(layer); }
 
