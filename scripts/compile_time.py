@@ -10,22 +10,17 @@ import os
 import shutil
 import statistics
 import subprocess
-import sys
 
 PRODUCT = "one product of Eigen"
-CACHE = "one cache"
-EXTERN = "the same with extern template"
 SOURCES = {
     PRODUCT: ["bench/compile/one_product.cpp"],
-    CACHE: ["bench/compile/one_cache.cpp"],
+    "one cache": ["bench/compile/one_cache.cpp"],
     "the same without cellar.hpp": ["bench/compile/one_cache.cpp", "-DOWN_HEADERS"],
-    EXTERN: ["bench/compile/one_cache.cpp", "-DINSTANTIATED_ELSEWHERE"],
+    "the same with extern template": ["bench/compile/one_cache.cpp", "-DINSTANTIATED_ELSEWHERE"],
     "the file of a class with a cache": ["tests/docs/attention.cpp"],
     "a file that uses this class": ["bench/compile/uses_attention.cpp"],
     "the program of the README": ["examples/00_readme.cpp"],
 }
-WITH_TARGET = (CACHE, EXTERN)
-LARGEST_RATIO = 1.25
 
 
 def seconds(compiler, source, eigen):
@@ -42,7 +37,6 @@ def main():
     parser.add_argument("--eigen", default="/usr/include/eigen3", help="the folder of Eigen's headers")
     parser.add_argument("--times", type=int, default=5, help="how often each is compiled")
     arguments = parser.parse_args()
-    met = True
     for compiler in arguments.compilers.split(","):
         if shutil.which(compiler) is None:
             print(f"{compiler}: not installed")
@@ -53,14 +47,8 @@ def main():
                 samples[name].append(seconds(compiler, source, arguments.eigen))
         medians = {name: statistics.median(values[1:]) for name, values in samples.items()}
         for name, median in medians.items():
-            ratio = median / medians[PRODUCT]
-            target = ""
-            if name in WITH_TARGET:
-                target = f", target at most {LARGEST_RATIO}: {'met' if ratio <= LARGEST_RATIO else 'NOT MET'}"
-                met = met and ratio <= LARGEST_RATIO
-            print(f"{compiler}: {name}: {ratio:.2f} ({median:.2f} s){target}")
-    return 0 if met else 1
+            print(f"{compiler}: {name}: {median / medians[PRODUCT]:.2f} ({median:.2f} s)")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
