@@ -5,6 +5,7 @@
 #include "numbers.hpp"
 #include <cellar/cache/audit.hpp>
 
+#include <cstdint>
 #include <set>
 
 namespace test_growth {
@@ -103,6 +104,29 @@ TEST_CASE("rows are written in place in the cells that have memory") {
     }
     CHECK(cache.cells() == 100);
     CHECK(values(cache, 0) == sequence(0, 24));
+}
+
+TEST_CASE_TEMPLATE("all rows are there after a cache has grown, also if they are more than are copied at once", Layout,
+                   StandardV<float>, Blocked<float>) {
+    Cache<Layout> cache{{.each_layer = {{.kv_heads = 128, .key_dim = 128, .value_dim = 1}}},
+                        {.sequences = 1, .capacity = 1000, .initial_cells = 320, .batch = 320}};
+    const auto keys = [&] { return cache.rows(0).keys; };
+    REQUIRE(keys().extent(0) * std::int64_t{128 * 128 * sizeof(float)} > 2 * (std::int64_t{8} << 20));
+    const auto pass = [&](int tokens) {
+        auto opened = cache.begin(Sequence{0}, tokens).value();
+        opened.mark_put(0);
+        opened.commit();
+    };
+    pass(320);
+    cache.visit_cells(Sequence{0}, [&](Position first, Cell cell, std::int32_t count) {
+        for (std::int32_t i = 0; i < count; ++i) keys()(cell + i, 127, 127) = static_cast<float>(first.value + i);
+    });
+    pass(1);
+    REQUIRE(keys().extent(0) > 320);
+    cache.visit_cells(Sequence{0}, [&](Position first, Cell cell, std::int32_t count) {
+        for (std::int32_t i = 0; i < count && first.value + i < 320; ++i)
+            CHECK(keys()(cell + i, 127, 127) == static_cast<float>(first.value + i));
+    });
 }
 
 TEST_CASE("a cache grows by multiples of its padding") {

@@ -163,41 +163,15 @@ inline Where line_of_failure(Where where = Where::current()) {
     return current_caller.line() != 0 ? current_caller : where;
 }
 
-/// Whether there is a value, and what is said where there is none. One class for all results with errors of a type,
-/// because each program has dozens of types of values.
-template <class E>
-class ResultState {
-protected:
-    static constexpr bool is_refusal = std::is_same_v<E, Refusal>;
-
-    // Not inlined, so that asking for a value is inlined as one comparison.
-    [[gnu::cold, gnu::noinline]] void say_why_not(const E& error) const {
-        CELLAR_EXPECTS_AT(failed_at_, has_value(), is_refusal ? "a refused" : "a failed",
-                          " result has no value: ", to_string(error));
-    }
-    // `instead`: what the result has.
-    [[gnu::cold, gnu::noinline]] void say_no_error(Where where, const char* instead) const {
-        CELLAR_EXPECTS_AT(where, !has_value(), "error() was called on a result ", instead);
-    }
-
-    bool has_value() const noexcept { return has_value_; } // as messages name it
-
-    bool has_value_ = false;
-    Where failed_at_;
-};
-
 } // namespace detail
 
 /// A value, or the error that explains its absence: a `Refusal` of a memory, a `FileError`, an `mpi::MpiError`. The
 /// member functions have the names of `std::expected`, which C++20 lacks. `to_string(error)` is its text. It can be
 /// copied if the value can, and be assigned if moving the value throws nothing.
 template <class T, class E = Refusal>
-class [[nodiscard]] Result : detail::ResultState<E> {
-    using State = detail::ResultState<E>;
-    using State::failed_at_;
-    using State::has_value_;
-    using State::is_refusal;
+class [[nodiscard]] Result {
     static constexpr bool has_type = !std::is_same_v<T, detail::NoValue>; // else it stands for `void`
+    static constexpr bool is_refusal = std::is_same_v<E, Refusal>;
     static constexpr bool moves_without_fail = std::is_nothrow_move_constructible_v<T>;
     static_assert(std::is_nothrow_move_constructible_v<E>);
 
@@ -206,13 +180,11 @@ public:
     using error_type = E;
 
     // Two, because nvcc moves no local variable into a parameter that is taken by value.
-    Result(T&& value) : held_value(std::move(value)) { has_value_ = true; }
-    Result(const T& value) requires(std::is_copy_constructible_v<T>) : held_value(value) { has_value_ = true; }
+    Result(T&& value) : held_value(std::move(value)), has_value_{true} {}
+    Result(const T& value) requires(std::is_copy_constructible_v<T>) : held_value(value), has_value_{true} {}
     template <class F>
-    Result(detail::Made<F> value) : held_value(value.f()) {
-        has_value_ = true;
-    }
-    Result(E error) : held_error(std::move(error)) { failed_at_ = detail::line_of_failure(); }
+    Result(detail::Made<F> value) : held_value(value.f()), has_value_{true} {}
+    Result(E error) : held_error(std::move(error)), failed_at_{detail::line_of_failure()} {}
     Result(Reason reason) requires(is_refusal) : Result{Refusal{reason}} {}
 
     Result(const Result& other) requires(std::is_copy_constructible_v<T>) { take(other); }
@@ -233,7 +205,7 @@ public:
 
     /// False if the operation was refused or failed: then `error()` says why.
     bool has_value() const noexcept { return has_value_; }
-    explicit operator bool() const noexcept { return has_value_; }
+    explicit operator bool() const noexcept { return has_value(); }
 
     /// The value. Asking a refused or failed result for it is a violation, which names the operation's line. That of a
     /// temporary result can be moved from, and lives until the end of the statement.
@@ -270,14 +242,19 @@ public:
 
 private:
     void expect_value() const {
-        if (!has_value_) [[unlikely]]
-            this->say_why_not(held_error);
+        if (!has_value()) [[unlikely]]
+            say_why_not();
+    }
+    // Apart, so that asking for a value is inlined as one comparison.
+    [[gnu::cold, gnu::noinline]] void say_why_not() const {
+        CELLAR_EXPECTS_AT(failed_at_, has_value(), is_refusal ? "a refused" : "a failed",
+                          " result has no value: ", to_string(held_error));
     }
     void expect_error(Where where) const {
-        if (has_value_) [[unlikely]]
-            this->say_no_error(where, has_type     ? "that has a value"
-                                      : is_refusal ? "that was not refused"
-                                                   : "without an error");
+        CELLAR_EXPECTS_AT(where, !has_value(), "error() was called on a result ",
+                          has_type     ? "that has a value"
+                          : is_refusal ? "that was not refused"
+                                       : "without an error");
     }
 
     // Neither the value nor the error is there.
@@ -298,6 +275,8 @@ private:
         T held_value;
         E held_error;
     };
+    bool has_value_ = false;
+    Where failed_at_;
 };
 
 /// Success, or the error. `value()` is for what cannot fail: a violation if it did.
