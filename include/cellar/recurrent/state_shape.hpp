@@ -109,7 +109,8 @@ private:
         std::int64_t elements = 0;
         for (const StateExtents& tensor : tensors) elements += tensor.elements();
         check_elements(std::max(layers, 0) * elements, where); // before there is a list of so many layers
-        return std::vector<std::vector<StateExtents>>(static_cast<std::size_t>(std::max(layers, 0)), tensors);
+        std::vector<std::vector<StateExtents>> all(static_cast<std::size_t>(std::max(layers, 0)), tensors);
+        return all;
     }
 
     // So that the bytes of any possible number of slots fit into 64 bits.

@@ -53,7 +53,8 @@ struct Bfloat16Products {
         Avx2Vector::Ints b;
         std::memcpy(&a, row, sizeof(a));
         std::memcpy(&b, next, sizeof(b));
-        Lanes both = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        Lanes both = // NOLINT(misc-const-correctness): the next line may write to it
+            __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
         asm("" : "+v"(both)); // so that it stays in a register
         return both;
     }

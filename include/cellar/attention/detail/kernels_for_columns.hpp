@@ -444,8 +444,10 @@ CELLAR_INLINE void add_in_steps(const typename Codes::PairSums& sums, const Roun
     Floats values[4];
     Codes::in_order(sums, values);
     store(out, load(out) + values[0] * broadcast(weights[0].steps[row]));
-    for (int i = 1; i < Codes::values / lanes; ++i)
-        store(out + i * lanes, load(out + i * lanes) + values[i] * broadcast(weights[Codes::groups - 1].steps[row]));
+    for (int i = 1; i < Codes::values / lanes; ++i) {
+        float* const to = out + std::ptrdiff_t{i} * lanes;
+        store(to, load(to) + values[i] * broadcast(weights[Codes::groups - 1].steps[row]));
+    }
 }
 // Of cells c and c + 1.
 template <class Codes, std::size_t... Row>
@@ -498,7 +500,8 @@ CELLAR_INLINE void add_rounded(const Weights& weights, int rows, int cells, cons
 template <class Codes>
 CELLAR_INLINE LinesAhead lines_ahead(const FetchedRows& next, int rows, int cells, std::int64_t dim) {
     const std::int64_t blocks = std::max<std::int64_t>(1, dim / Codes::values);
-    return {next, std::max<std::int64_t>(1, (rows + 3) / 4 * ((cells + 3) / 4) * blocks)};
+    const std::int64_t tiles = std::int64_t{(rows + 3) / 4} * ((cells + 3) / 4);
+    return {next, std::max<std::int64_t>(1, tiles * blocks)};
 }
 
 /// See `add_codes` of kernels_for_codes.hpp, and `dot_in_columns`. With `ByteColumns<32>`, groups of any size.

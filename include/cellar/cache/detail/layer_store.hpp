@@ -150,7 +150,7 @@ private:
     void copy_to(Backend& backend, const Mapping& mapping, Buffer& memory) const {
         const std::int64_t n = rows_at_once();
         constexpr bool in_place = contiguous_rows<Mapping>; // cells follow each other in memory as rows do
-        std::optional<Buffer> rows;
+        std::optional<Buffer> rows; // NOLINT(misc-const-correctness): written to where cells do not follow each other
         if constexpr (!in_place) rows.emplace(backend.template allocate<Unit>(n * row()));
         TrivialList<Cell> cells(static_cast<std::size_t>(n));
         for (std::int64_t first = 0; first < mapping_.cells(); first += n) {
