@@ -13,6 +13,8 @@
 #include <concepts>
 #include <csignal>
 #include <cstdint>
+#include <cstring>
+#include <fstream>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -233,16 +235,45 @@ TEST_CASE("what a zeroed array holds stays when it is populated") {
     }
 }
 
-TEST_CASE("a large zeroed array begins at a huge page, where there are any") {
+TEST_CASE("a zeroed array of a huge page or more begins at one, where there are any, and is zero after another") {
     constexpr auto page = static_cast<std::int64_t>(detail::huge_page);
-    for (const std::int64_t size : {16 * page, 16 * page + 1}) {
+    for (const std::int64_t size : {page - 1, page, page + 1, 3 * page - 1, 16 * page + 1}) {
+        CAPTURE(size);
         ZeroedArray<char> array{size};
-        if (detail::begins_at_huge_page(static_cast<std::size_t>(size)))
-            CHECK(reinterpret_cast<std::uintptr_t>(array.data()) % detail::huge_page == 0);
-        array[size - 1] = 1;
+        const auto address = reinterpret_cast<std::uintptr_t>(array.data());
+        CHECK(address % 64 == 0);
+        void* const mapped = detail::map_zeros(static_cast<std::size_t>(size));
+        if (mapped != nullptr) {
+            CHECK(address % detail::huge_page == 0);
+            CHECK(reinterpret_cast<std::uintptr_t>(mapped) % detail::huge_page == 0);
+            std::memset(mapped, 1, static_cast<std::size_t>(size));
+            detail::unmap(mapped, static_cast<std::size_t>(size));
+        }
+        for (const std::int64_t at : {std::int64_t{0}, size / 2, size - 1}) {
+            CHECK(array[at] == 0);
+            array[at] = 1;
+        }
+        array = ZeroedArray<char>{size};
         CHECK(array[0] == 0);
+        CHECK(array[size - 1] == 0);
     }
-    CHECK_FALSE(detail::begins_at_huge_page(detail::huge_page));
+    CHECK(detail::map_zeros(detail::huge_page - 1) == nullptr);
+}
+
+TEST_CASE("zeroed arrays that are destroyed give all of their memory back") {
+    const auto mapped_kilobytes = [] {
+        std::ifstream status{"/proc/self/status"};
+        std::int64_t kilobytes = 0;
+        for (std::string word; status >> word;)
+            if (word == "VmSize:") status >> kilobytes;
+        return kilobytes;
+    };
+    if (mapped_kilobytes() == 0) return; // not Linux
+    constexpr auto page = static_cast<std::int64_t>(detail::huge_page);
+    (void)ZeroedArray<char>{page + 70'000};
+    const std::int64_t before = mapped_kilobytes();
+    for (int i = 0; i < 100; ++i) (void)ZeroedArray<char>{page + 70'000};
+    CHECK(mapped_kilobytes() - before < 8 * 1024);
 }
 
 TEST_CASE("a reserved list keeps its elements in place and destroys those that it loses") {

@@ -15,30 +15,36 @@ namespace cellar {
 
 namespace detail {
 
-/// Zeroed memory, and its first address that is a multiple of `alignment`.
+/// Zeroed memory, and its first address that is a multiple of 64. The two are the same only if the memory is mapped.
 struct ZeroedBlock {
-    void* memory;
-    void* first;
+    void* memory = nullptr;
+    void* first = nullptr;
 };
 
-[[gnu::noinline]] inline ZeroedBlock zeroed_block(std::uint64_t size, std::size_t element_size, std::size_t alignment) {
-    if (size > (SIZE_MAX - huge_page) / element_size) throw std::bad_alloc{};
+[[gnu::noinline]] inline ZeroedBlock zeroed_block(std::uint64_t size, std::size_t element_size) {
+    if (size > (SIZE_MAX - 2 * huge_page) / element_size) throw std::bad_alloc{};
     const std::size_t bytes = static_cast<std::size_t>(size) * element_size;
-    if (begins_at_huge_page(bytes)) alignment = huge_page;
+    if (void* const mapped = map_zeros(bytes)) return {mapped, mapped};
+    constexpr std::size_t alignment = 64;
     void* const memory = std::calloc(bytes + alignment, 1);
     if (memory == nullptr) throw std::bad_alloc{};
     const std::size_t skipped = alignment - reinterpret_cast<std::uintptr_t>(memory) % alignment;
-    void* const first = static_cast<std::byte*>(memory) + skipped % alignment;
-    prefer_huge_pages(first, bytes);
-    return {memory, first};
+    return {memory, static_cast<std::byte*>(memory) + skipped};
+}
+
+[[gnu::noinline]] inline void free_block(ZeroedBlock block, std::size_t bytes) noexcept {
+    if (block.memory != nullptr && block.memory == block.first) {
+        unmap(block.memory, bytes);
+    } else {
+        std::free(block.memory);
+    }
 }
 
 } // namespace detail
 
 /// An array of zeros at a fixed address: `data()` never changes, not even when the array object is moved. Aligned to 64
-/// bytes, and a large one to a huge page, where there are any. The allocator provides zeroed memory, and the operating
-/// system commits a large array page by page as it is first written, so creating one costs the same whatever its size.
-/// Throws `std::bad_alloc`.
+/// bytes, and one of 2 MiB or more to a huge page, where there are any. The operating system commits a large array page
+/// by page as it is first written, so creating one costs the same whatever its size. Throws `std::bad_alloc`.
 template <class T>
 class ZeroedArray {
     static_assert(std::is_trivially_copyable_v<T>, "ZeroedArray holds plain data");
@@ -48,7 +54,7 @@ public:
 
     explicit ZeroedArray(std::int64_t size) : size_{size} {
         if (size == 0) return;
-        const detail::ZeroedBlock block = detail::zeroed_block(static_cast<std::uint64_t>(size), sizeof(T), alignment);
+        const detail::ZeroedBlock block = detail::zeroed_block(static_cast<std::uint64_t>(size), sizeof(T));
         block_ = block.memory;
         data_ = static_cast<T*>(block.first);
     }
@@ -74,7 +80,7 @@ public:
         return *this;
     }
 
-    ~ZeroedArray() { std::free(block_); }
+    ~ZeroedArray() { detail::free_block({block_, data_}, static_cast<std::size_t>(size_) * sizeof(T)); }
 
     /// Makes the operating system commit all of it now. What it holds stays.
     void populate() noexcept {
@@ -105,8 +111,6 @@ public:
     const T& operator[](std::int64_t i) const noexcept { return data_[i]; }
 
 private:
-    static constexpr std::size_t alignment = 64;
-
     void* block_ = nullptr;
     T* data_ = nullptr;
     std::int64_t size_ = 0;

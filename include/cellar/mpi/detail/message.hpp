@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #pragma once
 
+#include <cellar/base/huge_pages.hpp>
 #include <cellar/base/zeroed.hpp>
 #include <cellar/crc/crc32.hpp>
 #include <cellar/memory/device_rows.hpp>
@@ -90,13 +91,11 @@ public:
     Message(Message&& other) noexcept
         : memory_{std::move(other.memory_)},
           room_{std::move(other.room_)},
-          skipped_{std::exchange(other.skipped_, 0)},
           size_{std::exchange(other.size_, 0)},
           request_{std::exchange(other.request_, MPI_REQUEST_NULL)} {}
     Message& operator=(Message&& other) noexcept {
         std::swap(memory_, other.memory_);
         std::swap(room_, other.room_);
-        std::swap(skipped_, other.skipped_);
         std::swap(size_, other.size_);
         std::swap(request_, other.request_);
         return *this;
@@ -108,17 +107,13 @@ public:
     }
 
     /// What was there is lost. Long messages begin at a huge page, where the system has any: it hands them to another
-    /// process page by page. Most of what they allocate is never written, and so takes no memory. A message that does
-    /// not fit into its memory of a device gets memory of the host.
+    /// process page by page. A message that does not fit into its memory of a device gets memory of the host.
     void reserve(std::int64_t bytes) {
         if (room_ != nullptr && room_->size() >= bytes) return;
         room_ = nullptr;
-        if (memory_.size() - skipped_ >= bytes) return;
-        constexpr std::int64_t page = 2 * long_message;
-        const bool is_long = bytes >= long_message;
-        memory_ = ZeroedArray<std::byte>{is_long ? std::max(bytes + page, 4 * page) : bytes};
-        const auto address = reinterpret_cast<std::uintptr_t>(memory_.data());
-        skipped_ = is_long ? (page - static_cast<std::int64_t>(address % page)) % page : 0;
+        if (memory_.size() >= bytes) return;
+        constexpr auto page = static_cast<std::int64_t>(huge_page);
+        memory_ = ZeroedArray<std::byte>{bytes >= long_message ? std::max(bytes, page) : bytes};
     }
     void reserve_body(std::int64_t bytes) { reserve(bytes + std::int64_t{sizeof(MessageHead)}); }
 
@@ -127,8 +122,8 @@ public:
     /// True if it has no memory of the host, or only that of a short message.
     bool is_short() const { return memory_.size() < long_message; }
 
-    std::byte* data() { return room_ != nullptr ? room_->data() : memory_.data() + skipped_; }
-    const std::byte* data() const { return room_ != nullptr ? room_->data() : memory_.data() + skipped_; }
+    std::byte* data() { return room_ != nullptr ? room_->data() : memory_.data(); }
+    const std::byte* data() const { return room_ != nullptr ? room_->data() : memory_.data(); }
     std::byte* body() { return data() + sizeof(MessageHead); }
     std::span<const std::byte> received_body() const { return all().subspan(sizeof(MessageHead)); }
     /// What was received.
@@ -178,7 +173,6 @@ private:
 
     ZeroedArray<std::byte> memory_;
     std::unique_ptr<DeviceRoom> room_;
-    std::int64_t skipped_ = 0; // of the memory, before the message
     std::int64_t size_ = 0;
     MPI_Request request_ = MPI_REQUEST_NULL;
 };
