@@ -251,6 +251,22 @@ TEST_CASE("a file of prefixes that contradict each other is unsuitable, and the 
     CHECK(load_into(tree, file).error().message == "f: part 0: it has 2 layers, expected 3");
 }
 
+TEST_CASE("tokens of 0 bytes each take no memory, however many a file has") {
+    Disk disk;
+    const FilePlan plan{{{"parts.0.tokens", Dtype::u8, {1 << 30, 0}}},
+                        {{"snapshot.prefixes", "1"},
+                         {"snapshot.parts.0.before", "-1"},
+                         {"snapshot.parts.0.salt", "0"},
+                         {"formats.parts.0.tokens", "I32"}}};
+    auto writer = FileWriter::create("f", plan, {.files = &disk}).value();
+    REQUIRE(writer.finish());
+    toy::Full memory = full(20);
+    PrefixTree tree{memory};
+    const std::int64_t before = FailingAllocations::bytes();
+    CHECK(load_into(tree, disk.now.at("f")->now).error().message == "f: its part 0 has no valid salt and tokens");
+    CHECK(FailingAllocations::bytes() - before < 1 << 20);
+}
+
 TEST_CASE("a file of prefixes with a byte changed, or cut off, is refused, and the tree stays empty") {
     toy::Full from_memory = full(100);
     PrefixTree from{from_memory};

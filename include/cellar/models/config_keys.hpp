@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <functional>
 #include <initializer_list>
 #include <optional>
@@ -114,7 +115,7 @@ public:
             if (number >= low && number <= high && number == std::floor(number)) {
                 found.push_back(static_cast<int>(number));
             } else {
-                fail({"'", prefix_, key, "' has ", text_of(number), ", expected integers from ", low, " to ", high});
+                fail({"'", prefix_, key, "' has ", printable(number), ", expected integers from ", low, " to ", high});
             }
         }
         return found;
@@ -150,6 +151,12 @@ public:
         return shown + (text.size() > 40 ? "...'" : "'");
     }
 
+    /// The same for a number: an integer below 10^15 has all of its digits, and none has more than 15.
+    static std::string printable(double number) {
+        char text[32];
+        return {text, static_cast<std::size_t>(std::snprintf(text, sizeof(text), "%.15g", number))};
+    }
+
 private:
     ConfigValue find(const std::string& key) const {
         return keys_(prefix_ + key).value_or(ConfigValue{std::monostate{}});
@@ -175,14 +182,9 @@ private:
     static std::string text_of(const ConfigValue& value) {
         if (const auto* flag = std::get_if<bool>(&value)) return *flag ? "true" : "false";
         if (const auto* integer = std::get_if<std::int64_t>(&value)) return std::to_string(*integer);
-        if (const auto* number = std::get_if<double>(&value)) return text_of(*number);
+        if (const auto* number = std::get_if<double>(&value)) return printable(*number);
         if (const auto* text = std::get_if<std::string>(&value)) return printable(*text);
         return value.index() == 0 ? "missing" : "a list";
-    }
-
-    static std::string text_of(double number) {
-        const bool is_short = number == std::floor(number) && std::fabs(number) < 1e15;
-        return is_short ? std::to_string(static_cast<std::int64_t>(number)) : std::to_string(number);
     }
 
     const ConfigKeys& keys_;

@@ -26,9 +26,10 @@
 
 namespace cellar::detail {
 
-/// True if the last extent counts the bytes of a unit: see `tensor_of`.
+/// True if the last extent counts the bytes of a unit: see `tensor_of`. No unit has 0 bytes: a file could then have any
+/// number of them.
 inline bool is_of_bytes(const FileReader& reader, const StoredTensor& tensor) {
-    return tensor.dtype == Dtype::u8 && !tensor.shape.empty()
+    return tensor.dtype == Dtype::u8 && !tensor.shape.empty() && tensor.shape.back() != 0
            && reader.metadata(format_name_key + tensor.name) != nullptr;
 }
 

@@ -46,7 +46,7 @@ public:
                            : keys_.positive(at_ + "rope_theta", keys_.positive("rope_theta", model_.base));
         const double part =
             keys_.positive(at_ + "partial_rotary_factor", keys_.positive("partial_rotary_factor", model_.rotated));
-        if (part > 1) keys_.fail({"'partial_rotary_factor' is ", std::to_string(part), ", expected at most 1"});
+        if (part > 1) keys_.fail({"'partial_rotary_factor' is ", KeyReader::printable(part), ", expected at most 1"});
         rope.dims = static_cast<int>(head_dim * std::fmin(part, 1.0));
         if (!local_) scale(rope);
         return rope;
