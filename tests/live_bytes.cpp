@@ -6,6 +6,12 @@
 #include <cstddef>
 #include <cstdlib>
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
 #define CELLAR_TEST_SANITIZER
@@ -73,7 +79,7 @@ void* malloc(std::size_t size) noexcept {
     return noted(__libc_malloc(size), static_cast<std::int64_t>(size));
 }
 void* calloc(std::size_t n, std::size_t size) noexcept {
-    constexpr std::int64_t alignment = 64; // of a ZeroedArray of less than 32 MiB
+    constexpr std::int64_t alignment = 64; // of a ZeroedArray of less than 2 MiB
     return noted(__libc_calloc(n, size), static_cast<std::int64_t>(n * size) - alignment);
 }
 void* realloc(void* block, std::size_t size) noexcept {
@@ -90,6 +96,15 @@ int posix_memalign(void** block, std::size_t alignment, std::size_t size) noexce
 void free(void* block) noexcept {
     forget(block);
     __libc_free(block);
+}
+void* mmap(void* at, std::size_t size, int access, int flags, int file, off_t offset) noexcept {
+    constexpr std::int64_t alignment = 2 << 20; // of a ZeroedArray of 2 MiB or more
+    void* const memory = reinterpret_cast<void*>(::syscall(SYS_mmap, at, size, access, flags, file, offset));
+    return file != -1 || memory == MAP_FAILED ? memory : noted(memory, static_cast<std::int64_t>(size) - alignment);
+}
+int munmap(void* block, std::size_t size) noexcept {
+    forget(block);
+    return static_cast<int>(::syscall(SYS_munmap, block, size));
 }
 }
 const bool can_watch = true;

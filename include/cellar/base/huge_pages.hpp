@@ -20,50 +20,38 @@
 namespace cellar::detail {
 
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
-inline constexpr std::size_t any_page = 65536; // a multiple of every size that small pages have
-
-constexpr std::size_t round_up(std::size_t n, std::size_t to) {
-    return (n + to - 1) / to * to;
-}
 
 /// Asks the operating system to back this memory, which is not written yet, with huge pages: strips of cells lie
 /// thousands of bytes apart, so each would otherwise need a page of its own. Linux does it if set to "madvise" or
 /// "always". Nothing happens elsewhere, nor for memory smaller than a huge page.
 inline void prefer_huge_pages([[maybe_unused]] void* first, [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
+    constexpr std::uintptr_t page = 65536; // a multiple of every page size in use
     if (bytes < huge_page) return;
-    const std::size_t skipped = (any_page - reinterpret_cast<std::uintptr_t>(first) % any_page) % any_page;
-    (void)::madvise(static_cast<std::byte*>(first) + skipped, (bytes - skipped) / any_page * any_page, MADV_HUGEPAGE);
+    const std::size_t skipped = (page - reinterpret_cast<std::uintptr_t>(first) % page) % page;
+    (void)::madvise(static_cast<std::byte*>(first) + skipped, (bytes - skipped) / page * page, MADV_HUGEPAGE);
 #endif
 }
 
-/// Zeroed memory that begins at a huge page and prefers them, of a huge page or more. Null if there is none, for less
-/// memory, and elsewhere. The allocator would put parts of several arrays in one huge page, and write its own there
-/// first: that page would then consist of 512 small ones. The address sanitizer knows the ends of what the allocator
-/// provides only, so there is none under it.
+/// Zeroed memory for `bytes` from a huge page on, with up to one more before and after, which takes no memory until it
+/// is written. Null if there is none, for less than a huge page, and elsewhere. The allocator would put parts of several
+/// arrays in one huge page, and write its own there first: that page would then consist of 512 small ones. The address
+/// sanitizer knows the ends of what the allocator provides only, so there is none under it.
 inline void* map_zeros([[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(__linux__) && defined(MADV_HUGEPAGE) && !defined(CELLAR_HAS_ADDRESS_SANITIZER)
     if (bytes < huge_page) return nullptr;
-    const std::size_t length = round_up(bytes, any_page);
-    void* const memory =
-        ::mmap(nullptr, length + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return nullptr;
-    const auto address = reinterpret_cast<std::uintptr_t>(memory);
-    const std::size_t before = round_up(address, huge_page) - address;
-    std::byte* const first = static_cast<std::byte*>(memory) + before;
-    if (before != 0) (void)::munmap(memory, before);
-    (void)::munmap(first + length, huge_page - before);
-    prefer_huge_pages(first, length);
-    return first;
+    constexpr int access = PROT_READ | PROT_WRITE;
+    void* const memory = ::mmap(nullptr, bytes + huge_page, access, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? nullptr : memory;
 #else
     return nullptr;
 #endif
 }
 
 /// Gives back what `map_zeros` returned for so many bytes.
-inline void unmap([[maybe_unused]] void* first, [[maybe_unused]] std::size_t bytes) noexcept {
+inline void unmap([[maybe_unused]] void* memory, [[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(__linux__)
-    (void)::munmap(first, round_up(bytes, any_page));
+    (void)::munmap(memory, bytes + huge_page);
 #endif
 }
 

@@ -15,25 +15,38 @@ namespace cellar {
 
 namespace detail {
 
-/// Zeroed memory, and its first address that is a multiple of 64. The two are the same only if the memory is mapped.
+/// Zeroed memory, and the first address in it that an array may use.
 struct ZeroedBlock {
+    static constexpr std::size_t alignment = 64;
+
     void* memory = nullptr;
     void* first = nullptr;
+
+    /// True if it is memory of `map_zeros`: only then, more than the alignment is skipped.
+    bool is_mapped() const noexcept {
+        return static_cast<std::byte*>(first) - static_cast<std::byte*>(memory) > std::ptrdiff_t{alignment};
+    }
 };
 
 [[gnu::noinline]] inline ZeroedBlock zeroed_block(std::uint64_t size, std::size_t element_size) {
-    if (size > (SIZE_MAX - 2 * huge_page) / element_size) throw std::bad_alloc{};
+    if (size > (SIZE_MAX - huge_page) / element_size) throw std::bad_alloc{};
     const std::size_t bytes = static_cast<std::size_t>(size) * element_size;
-    if (void* const mapped = map_zeros(bytes)) return {mapped, mapped};
-    constexpr std::size_t alignment = 64;
-    void* const memory = std::calloc(bytes + alignment, 1);
+    const auto block_of = [](void* memory, std::size_t alignment) -> ZeroedBlock {
+        const std::size_t skipped = alignment - reinterpret_cast<std::uintptr_t>(memory) % alignment;
+        return {memory, static_cast<std::byte*>(memory) + skipped};
+    };
+    if (void* const mapped = map_zeros(bytes)) {
+        const ZeroedBlock block = block_of(mapped, huge_page);
+        prefer_huge_pages(block.first, bytes);
+        return block;
+    }
+    void* const memory = std::calloc(bytes + ZeroedBlock::alignment, 1);
     if (memory == nullptr) throw std::bad_alloc{};
-    const std::size_t skipped = alignment - reinterpret_cast<std::uintptr_t>(memory) % alignment;
-    return {memory, static_cast<std::byte*>(memory) + skipped};
+    return block_of(memory, ZeroedBlock::alignment);
 }
 
-[[gnu::noinline]] inline void free_block(ZeroedBlock block, std::size_t bytes) noexcept {
-    if (block.memory != nullptr && block.memory == block.first) {
+[[gnu::noinline]] inline void free_block(const ZeroedBlock& block, std::size_t bytes) noexcept {
+    if (block.is_mapped()) {
         unmap(block.memory, bytes);
     } else {
         std::free(block.memory);
@@ -80,7 +93,9 @@ public:
         return *this;
     }
 
-    ~ZeroedArray() { detail::free_block({block_, data_}, static_cast<std::size_t>(size_) * sizeof(T)); }
+    ~ZeroedArray() {
+        if (block_ != nullptr) detail::free_block({block_, data_}, static_cast<std::size_t>(size_) * sizeof(T));
+    }
 
     /// Makes the operating system commit all of it now. What it holds stays.
     void populate() noexcept {
