@@ -15,6 +15,7 @@
 #include <random>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 // Every bit that a format stores, and every value that it reads, beside plain loops.
@@ -30,6 +31,7 @@ using Stored = std::span<const std::uint8_t>;
 namespace {
 
 constexpr int dim = 128;
+constexpr int wide_dim = 17 * 32; ///< as many blocks as AVX-512 encodes at a time, and another one
 
 template <class Unit>
 Bytes bytes_of(const std::vector<Unit>& units) {
@@ -54,6 +56,13 @@ std::vector<Level<F>> levels() {
     if (detail::simd::is_available())
         all.push_back({"vectors", detail::encoders::encode<F>,
                        detail::run_with_vectors<Decode, const typename F::unit*, float*, std::size_t>});
+#endif
+#ifdef CELLAR_HAS_X86_VECTORS
+    if constexpr (std::is_same_v<F, iq4_nl>) {
+        if (detail::Avx512Vector::is_available())
+            all.push_back({"wide vectors", detail::encoders::encode_with_wide_vectors<F>,
+                           detail::run_with_wide_vectors<Decode, const typename F::unit*, float*, std::size_t>});
+    }
 #endif
     return all;
 }
@@ -88,19 +97,19 @@ void check(const std::vector<Head>& heads, const Encode& encode, const Decode& d
 }
 
 /// Heads of any bits: numbers of all exponents, some of them equal, infinities, NaNs and zeros of both signs.
-std::vector<Head> heads_of_any_bits(int count) {
+std::vector<Head> heads_of_any_bits(int count, int size = dim) {
     std::mt19937 random{20261128};
-    std::vector<Head> heads = infinite_heads(dim);
-    append(heads, extreme_heads(dim));
-    append(heads, edge_heads(dim));
+    std::vector<Head> heads = infinite_heads(size);
+    append(heads, extreme_heads(size));
+    append(heads, edge_heads(size));
     const auto bits = [&](std::uint32_t mask) { return static_cast<std::uint32_t>(random()) & mask; };
     for (int n = 0; n < count; ++n) {
         const std::uint32_t exponent = bits(0xff) << 23;
         const auto of_one_exponent = [&](std::uint32_t mask) { return std::bit_cast<float>(exponent | bits(mask)); };
-        heads.push_back(make_head("any bits", dim, [&](int) { return std::bit_cast<float>(bits(~0U)); }));
-        heads.push_back(make_head("of one exponent", dim, [&](int) { return of_one_exponent(0x807fffff); }));
-        heads.push_back(make_head("of few magnitudes", dim, [&](int) { return of_one_exponent(0x80700000); }));
-        heads.push_back(make_head("with zeros of both signs", dim, [&](int i) {
+        heads.push_back(make_head("any bits", size, [&](int) { return std::bit_cast<float>(bits(~0U)); }));
+        heads.push_back(make_head("of one exponent", size, [&](int) { return of_one_exponent(0x807fffff); }));
+        heads.push_back(make_head("of few magnitudes", size, [&](int) { return of_one_exponent(0x80700000); }));
+        heads.push_back(make_head("with zeros of both signs", size, [&](int i) {
             return bits(3) != 0 ? static_cast<float>(bits(7)) - 3 : i % 2 != 0 ? 0.0F : -0.0F;
         }));
     }
@@ -197,9 +206,11 @@ TEST_CASE("q4_1 and q5_1 store steps from the smallest value on") {
 }
 
 TEST_CASE("iq4_nl stores the nearest of 16 levels, and a scale of least squares") {
-    std::vector<Head> heads = usual_heads(dim, 50); // sums of fourth powers neither overflow nor vanish
-    append(heads, edge_heads(dim));
-    check<iq4_nl>(heads, reference::encode_iq4_nl, reference::decode_iq4_nl);
+    for (const int n : {dim, wide_dim}) {
+        std::vector<Head> heads = usual_heads(n, 50); // sums of fourth powers neither overflow nor vanish
+        append(heads, edge_heads(n));
+        check<iq4_nl>(heads, reference::encode_iq4_nl, reference::decode_iq4_nl);
+    }
 }
 
 TEST_CASE("mxfp4 stores the nearest of 8 magnitudes times a power of two") {
@@ -255,6 +266,7 @@ TEST_CASE("vectors encode any floats to the bits of plain loops, and no more blo
     check_levels<q5_0>(heads);
     check_levels<q5_1>(heads);
     check_levels<iq4_nl>(heads);
+    check_levels<iq4_nl>(heads_of_any_bits(50, wide_dim));
     check_levels<mxfp4>(heads);
     check_levels<nvfp4>(heads);
     check_levels<nvfp4_four_over_six>(heads);
@@ -287,6 +299,21 @@ TEST_CASE("vectors decide as plain loops do beside the middles between numbers o
     }
     check_levels<mxfp4>(heads);
     check_levels<nvfp4>(heads);
+}
+
+TEST_CASE("vectors decide as plain loops do beside the middles between levels of iq4_nl") {
+    std::vector<Head> heads;
+    for (int scale = 0; scale < 64; ++scale) {
+        const float by = std::ldexp(static_cast<float>(64 + scale), scale - 40);
+        heads.push_back(make_head("middles", wide_dim, [&](int i) {
+            const auto at = static_cast<std::size_t>(i % 15);
+            const int twice = detail::iq4_levels[at] + detail::iq4_levels[at + 1];
+            const float middle = by * static_cast<float>(twice) / 2;
+            const float towards = i / 15 % 3 == 0 ? middle : i / 15 % 3 == 1 ? 0 : 2 * middle;
+            return i % 32 == 0 ? -127 * by : std::nextafter(middle, towards);
+        }));
+    }
+    check_levels<iq4_nl>(heads);
 }
 
 TEST_CASE("several heads are encoded as one by one") {

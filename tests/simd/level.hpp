@@ -15,6 +15,9 @@ namespace cellar::detail::CELLAR_KERNELS {
     store(to->rotated, rotate<1>(rows[0], Lanes{}));
     store(to->broadcast, broadcast(from[1]));
     store(to->in_register, Vector::in_register(rows[0]));
+    Floats four_rows[] = {rows[0], rows[1], rows[2], rows[3]};
+    transpose_fours(four_rows);
+    for (int i = 0; i < 4; ++i) store(to->transposed_fours + i * lanes, four_rows[i]);
     transpose<lanes>(rows, halves);
     for (int i = 0; i < lanes; ++i) store(to->transposed + i * lanes, rows[i]);
     sum_lanes(sums, halves);

@@ -20,7 +20,7 @@ namespace simd_test {
 
 /// Of up to 16 lanes.
 struct Result {
-    float transposed[256], sums[16], swapped[16], rotated[16], broadcast[16], in_register[16];
+    float transposed[256], transposed_fours[64], sums[16], swapped[16], rotated[16], broadcast[16], in_register[16];
 };
 
 } // namespace simd_test
@@ -107,6 +107,39 @@ template <class V, class T>
 
 #endif
 
+#ifdef CELLAR_HAS_X86_VECTORS
+
+namespace simd_test {
+
+struct WideFormatResult {
+    std::int32_t integers[16];
+    float products[16], floats[16], fours[16];
+    std::int16_t words[32];
+};
+
+/// For 16 numbers each, and 32 words.
+[[CELLAR_AVX512, gnu::noinline]] inline void operate_wide(const float* a, const float* b, const std::int16_t* table,
+                                                          const std::int16_t* index, WideFormatResult* to) {
+    using Vector = cellar::detail::Avx512Vector;
+    const Vector::Floats x = Vector::load(a), y = Vector::load(b);
+    const Vector::Ints integers = Vector::integers_below(x);
+    const Vector::Floats products = Vector::product(x, y), floats = Vector::look_up(y, integers);
+    Vector::Words in_table, at;
+    std::memcpy(&in_table, table, sizeof(in_table));
+    std::memcpy(&at, index, sizeof(at));
+    const Vector::Words words = Vector::look_up(in_table, at);
+    const Vector::Floats fours = Vector::load_fours(a, 3);
+    std::memcpy(to->fours, &fours, sizeof(fours));
+    std::memcpy(to->integers, &integers, sizeof(integers));
+    std::memcpy(to->products, &products, sizeof(products));
+    std::memcpy(to->floats, &floats, sizeof(floats));
+    std::memcpy(to->words, &words, sizeof(words));
+}
+
+} // namespace simd_test
+
+#endif
+
 namespace test_simd {
 
 using namespace cellar::detail;
@@ -169,6 +202,7 @@ TEST_CASE("vectors change their lanes as plain loops do") {
                 CHECK(found.transposed[i * n + k] == at(k, i));
             }
             CHECK(found.sums[i] == sum);
+            for (int k = 0; k < 4; ++k) CHECK(found.transposed_fours[k * n + i] == at(i % 4, i / 4 * 4 + k));
             CHECK(found.swapped[i] == at(0, i ^ 1));
             CHECK(found.rotated[i] == at(0, (i + 1) % n));
             CHECK(found.broadcast[i] == at(0, 1));
@@ -206,6 +240,35 @@ TEST_CASE("vectors have what formats need") {
 }
 
 #undef CELLAR_TARGET
+
+#endif
+
+#ifdef CELLAR_HAS_X86_VECTORS
+
+TEST_CASE("vectors of AVX-512 have what formats need") {
+    if (!Avx512Vector::is_available()) return;
+    const float a[] = {1, -2.5F, 254, -0.1F, 1e-3F, 6.75F, -254, -8, 0, -0.0F, 0.5F, -0.5F, 31.999F, -17, 3.5F, 100};
+    float b[16];
+    for (int i = 0; i < 16; ++i) b[i] = static_cast<float>(i) * 0.3F - 2;
+    std::int16_t table[32], index[32];
+    for (int i = 0; i < 32; ++i) {
+        table[i] = static_cast<std::int16_t>(i * 1000 - 20000);
+        index[i] = static_cast<std::int16_t>(i * 13 - 100);
+    }
+    simd_test::WideFormatResult found{};
+    simd_test::operate_wide(a, b, table, index, &found);
+    for (int i = 0; i < 16; ++i) {
+        CAPTURE(i);
+        CHECK(found.integers[i] == static_cast<std::int32_t>(std::floor(a[i])));
+        CHECK(found.products[i] == a[i] * b[i]);
+        CHECK(found.floats[i] == b[found.integers[i] & 15]);
+        CHECK(found.fours[i] == a[i / 4 * 3 + i % 4]);
+    }
+    for (int i = 0; i < 32; ++i) {
+        CAPTURE(i);
+        CHECK(found.words[i] == table[index[i] & 31]);
+    }
+}
 
 #endif
 

@@ -58,6 +58,21 @@ template <std::size_t First, class V, std::size_t... I>
 CELLAR_INLINE V zip(V a, V b, std::index_sequence<I...>) {
     return shuffle<(First + I / 2 + I % 2 * sizeof...(I))...>(a, b);
 }
+template <std::size_t First, class V, std::size_t... I>
+CELLAR_INLINE V zip_fours(V a, V b, std::index_sequence<I...>) {
+    return shuffle<(I / 4 * 4 + First + I % 4 / 2 + I % 2 * lanes)...>(a, b);
+}
+// Lane 4 p + i of v[j] becomes lane 4 p + j of v[i], for four vectors.
+template <class V>
+CELLAR_INLINE void transpose_fours(V* v) {
+    constexpr Lanes all;
+    const V even[] = {zip_fours<0>(v[0], v[2], all), zip_fours<0>(v[1], v[3], all)};
+    const V odd[] = {zip_fours<2>(v[0], v[2], all), zip_fours<2>(v[1], v[3], all)};
+    v[0] = zip_fours<0>(even[0], even[1], all);
+    v[1] = zip_fours<2>(even[0], even[1], all);
+    v[2] = zip_fours<0>(odd[0], odd[1], all);
+    v[3] = zip_fours<2>(odd[0], odd[1], all);
+}
 // Lane i becomes lane i + By, around.
 template <std::size_t By, std::size_t... I>
 CELLAR_INLINE Floats rotate(Floats v, std::index_sequence<I...>) {

@@ -17,7 +17,7 @@ struct bfloat16;
 ///   load(from): as many floats as it has lanes, from float, half, bfloat16 or bytes with a sign,
 ///   store(first, second, a, b): two vectors to float, half or bfloat16, rounded as by `static_cast`,
 ///   in_register(v): v, which the compiler must not load anew for each use.
-/// Those of AVX2 and of 64-bit ARM have more, for formats.
+/// All but the baseline of x86 have more, for formats.
 /// operations.hpp makes the rest of these.
 namespace cellar::detail {
 
@@ -310,6 +310,41 @@ struct Avx512Vector {
     CELLAR_INLINE Floats load_eight(const E* from) {
         return __builtin_shufflevector(Avx2Vector::load(from), Avx2Vector::Floats{}, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10,
                                        11, 12, 13, 14, 15);
+    }
+
+    // For formats.
+    /// Four floats each, from four addresses that are `distance` floats apart.
+    CELLAR_INLINE Floats load_fours(const float* from, std::size_t distance) {
+        const auto lower = __builtin_shufflevector(BaselineVector::load(from), BaselineVector::load(from + distance), 0,
+                                                   1, 2, 3, 4, 5, 6, 7);
+        from += 2 * distance;
+        const auto upper = __builtin_shufflevector(BaselineVector::load(from), BaselineVector::load(from + distance), 0,
+                                                   1, 2, 3, 4, 5, 6, 7);
+        return __builtin_shufflevector(lower, upper, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    }
+
+    using Words = std::int16_t __attribute__((vector_size(64)));
+
+    /// Rounded, whatever it is added to.
+    CELLAR_INLINE Floats product(Floats a, Floats b) {
+        return in_register(a * b);
+    }
+    /// The largest integers that are not above floats.
+    CELLAR_INLINE Ints integers_below(Floats floats) {
+        Ints integers;
+        asm("vcvtps2dq %{rd-sae%}, %1, %0" : "=v"(integers) : "v"(floats));
+        return integers;
+    }
+    /// Lane i: that of a table of 32 words or 16 floats whose index is in the lowest bits of lane i of `index`.
+    CELLAR_INLINE Words look_up(Words table, Words index) {
+        Words found;
+        asm("vpermw %1, %2, %0" : "=v"(found) : "v"(table), "v"(index));
+        return found;
+    }
+    CELLAR_INLINE Floats look_up(Floats table, Ints index) {
+        Floats found;
+        asm("vpermps %1, %2, %0" : "=v"(found) : "v"(table), "v"(index));
+        return found;
     }
 
 private:

@@ -161,18 +161,11 @@ CELLAR_SIMD_INLINE void store_halves(four::Floats floats, half Block::*member, B
 struct Columns {
     Floats of[4];
 };
-template <std::size_t First, std::size_t... I>
-CELLAR_SIMD_INLINE Floats zip_fours(Floats a, Floats b, std::index_sequence<I...>) {
-    return shuffle<(I / 4 * 4 + First + I % 4 / 2 + I % 2 * width)...>(a, b);
-}
 template <std::size_t Values, std::size_t... Row>
 CELLAR_SIMD_INLINE Columns columns(const RowsOf<Values>& rows, std::size_t step, std::index_sequence<Row...>) {
-    constexpr Lanes all;
-    const Floats of[] = {load(rows[Row] + width * step)...};
-    const Floats even[] = {zip_fours<0>(of[0], of[2], all), zip_fours<0>(of[1], of[3], all)};
-    const Floats odd[] = {zip_fours<2>(of[0], of[2], all), zip_fours<2>(of[1], of[3], all)};
-    return {{zip_fours<0>(even[0], even[1], all), zip_fours<2>(even[0], even[1], all),
-             zip_fours<0>(odd[0], odd[1], all), zip_fours<2>(odd[0], odd[1], all)}};
+    Columns x{{load(rows[Row] + width * step)...}};
+    transpose_fours(x.of);
+    return x;
 }
 
 /// Bytes in the order of a row's values: byte 4 l + k belongs to lane l of vector k.

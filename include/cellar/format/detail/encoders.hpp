@@ -5,6 +5,7 @@
 #include <cellar/format/detail/codes.hpp>
 #include <cellar/format/detail/columns.hpp>
 #include <cellar/format/detail/fp4_numbers.hpp>
+#include <cellar/format/detail/iq4_encoder.hpp>
 #include <cellar/format/detail/iq4_levels.hpp>
 #include <cellar/format/detail/nearest_level.hpp>
 #include <cellar/format/detail/numbers.hpp>
@@ -12,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 namespace cellar::detail {
@@ -388,6 +390,20 @@ CELLAR_SIMD_FUNCTION void encode(const float* values, typename Format::unit* uni
     }
 }
 
+#ifdef CELLAR_HAS_X86_VECTORS
+/// Sixteen blocks at a time if their numbers are usual.
+template <class Format>
+void encode_with_wide_vectors(const float* values, typename Format::unit* units, std::size_t n) {
+    constexpr std::size_t some = wide::blocks;
+    std::size_t i = 0;
+    for (; i + some <= n; i += some) {
+        const float* const own = values + i * Format::values_per_unit;
+        if (!wide::encode(own, units + i)) encode<Format>(own, units + i, some);
+    }
+    encode<Format>(values + i * Format::values_per_unit, units + i, n - i);
+}
+#endif
+
 } // namespace cellar::detail::encoders
 
 #endif
@@ -397,6 +413,11 @@ namespace cellar::detail {
 /// Encodes n blocks, to the bits of Format::encode_unit.
 template <class Format>
 void encode_blocks(const float* values, typename Format::unit* units, std::size_t n) {
+#ifdef CELLAR_HAS_X86_VECTORS
+    if constexpr (std::is_same_v<typename Format::encoding, NearestLevels>) {
+        if (Avx512Vector::is_available()) return encoders::encode_with_wide_vectors<Format>(values, units, n);
+    }
+#endif
 #ifdef CELLAR_HAS_ENCODERS
     if (simd::is_available()) return encoders::encode<Format>(values, units, n);
 #endif
