@@ -33,10 +33,10 @@ inline void prefer_huge_pages([[maybe_unused]] void* first, [[maybe_unused]] std
 #endif
 }
 
-/// Zeroed memory for `bytes` from a huge page on, with up to one more before and after, which takes no memory until it
-/// is written. Null if there is none, for less than a huge page, and elsewhere. The allocator would put parts of several
-/// arrays in one huge page, and write its own there first: that page would then consist of 512 small ones. The address
-/// sanitizer knows the ends of what the allocator provides only, so there is none under it.
+/// Zeroed memory in which `bytes` follow the first huge page that begins in it. What lies before and after them takes
+/// no memory, because nobody writes there. Null for less than a huge page, and outside Linux. Memory of the allocator
+/// would not do: it lets two arrays share a huge page and writes its own there first, so that the page then consists of
+/// 512 small ones. Null under the address sanitizer, too, which checks memory of the allocator only.
 inline void* map_zeros([[maybe_unused]] std::size_t bytes) noexcept {
 #if defined(__linux__) && defined(MADV_HUGEPAGE) && !defined(CELLAR_HAS_ADDRESS_SANITIZER)
     if (bytes < huge_page) return nullptr;
