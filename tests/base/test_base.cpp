@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "skip.hpp"
 #include "texts.hpp"
 #include "violations.hpp"
 #include <cellar/base/plan.hpp>
@@ -257,7 +258,7 @@ TEST_CASE("a zeroed array of a huge page or more begins at one, where there are 
     CHECK(detail::map_zeros(detail::huge_page - 1) == nullptr);
 }
 
-TEST_CASE("zeroed arrays that are destroyed give all of their memory back") {
+TEST_CASE("zeroed arrays of a huge page or more give all of their memory back") {
     const auto mapped_kilobytes = [] {
         std::ifstream status{"/proc/self/status"};
         std::int64_t kilobytes = 0;
@@ -265,8 +266,10 @@ TEST_CASE("zeroed arrays that are destroyed give all of their memory back") {
             if (word == "VmSize:") status >> kilobytes;
         return kilobytes;
     };
-    if (mapped_kilobytes() == 0) return; // not Linux
     constexpr auto page = static_cast<std::int64_t>(detail::huge_page);
+    void* const mapped = detail::map_zeros(detail::huge_page);
+    if (mapped == nullptr) CELLAR_SKIP("memory comes from the allocator here, which may keep it");
+    detail::unmap(mapped, detail::huge_page);
     (void)ZeroedArray<char>{page + 70'000};
     const std::int64_t before = mapped_kilobytes();
     for (int i = 0; i < 100; ++i) (void)ZeroedArray<char>{page + 70'000};
